@@ -94,8 +94,8 @@ TOGETHER = ("tests/tidy/", "tests/browser/")
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
-CLOSING = "TEST_CLOSING"
-"""A variable: the file to which a run adds its closing line."""
+CLOSING = os.environ.pop("TEST_CLOSING", None)
+"""The file to which the run adds its closing line; its workers and runs in tests do not."""
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -259,9 +259,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("skipped", []):
         if isinstance(report.longrepr, tuple):
             reasons[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
-    if CLOSING in os.environ:
+    if CLOSING is not None and not terminalreporter.config.option.collectonly:
         parts, _ = terminalreporter.build_summary_stats_line()
-        with open(os.environ[CLOSING], "a", encoding="utf-8") as file:
+        with open(CLOSING, "a", encoding="utf-8") as file:
             file.write(f"    {', '.join(text for text, _ in parts)}\n")
     if not reasons:
         return
