@@ -108,8 +108,8 @@ SPARKS ?=
 sparks: setup ## run tests of Spark with each supported version of PySpark (SPARKS="4.1 4.2")
 	@$(BIN)/python tools/sparks.py $(SPARKS)
 
-dist: setup ## build the source distribution and the wheel of a release into dist/ (DRAFT=1: of any commit)
-	@$(BIN)/python tools/release.py $(if $(filter-out 0,$(DRAFT)),--draft)
+dist: setup ## build source distribution and wheel of a release into dist/ (DRAFT=1: any commit; URL=https://…)
+	@$(if $(URL),STRANDLINE_URL=$(URL)) $(BIN)/python tools/release.py $(if $(filter-out 0,$(DRAFT)),--draft)
 
 # In a fresh clone each process of tests would compile every test file. This one leaves them compiled.
 $(COLLECTED): $(READY)

@@ -5,6 +5,8 @@ Python twin that gives the same answers, and says so. STRANDLINE_PURE_PYTHON=1 l
 
 The id names version and commit. The commit is STRANDLINE_COMMIT, or git's, or the one of the source
 distribution that is built; where none of them is there, a digest of the sources stands for it.
+
+STRANDLINE_URL is the public address of the project, which a release's metadata names.
 """
 
 import hashlib
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 from packaging.tags import sys_tags
 
 SOURCE = "proto/strandline_proto/_records.c"
@@ -44,6 +47,20 @@ MADE = frozenset({".pyc", ".so", ".nbc", ".nbi"})
 """Endings of files there that are made from the sources."""
 _COMMIT = re.compile(r"[0-9A-Za-z]+(\.[0-9A-Za-z]+)*")
 """What may stand behind the plus of a version (PEP 440)."""
+
+
+class AddressHook(MetadataHookInterface):
+    """Names the project's address: there is none before somebody publishes a release."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        url = os.environ.get("STRANDLINE_URL", "").rstrip("/")
+        if not url:
+            return
+        if not url.startswith("https://"):
+            raise ValueError(f"STRANDLINE_URL={url!r} is no address: it begins with https://")
+        metadata["urls"] = {"Homepage": url, "Source": url, "Issues": f"{url}/issues"}
 
 
 class ExtensionBuildHook(BuildHookInterface):  # type: ignore[type-arg]

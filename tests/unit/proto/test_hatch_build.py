@@ -59,3 +59,23 @@ def test_a_wheel_for_macos_has_the_tag_of_the_oldest_release_that_it_is_compiled
     monkeypatch.setattr(build.sys, "platform", "darwin")
     monkeypatch.setattr(build.platform, "machine", lambda: "arm64")
     assert build.platform_tag() == "macosx_11_0_arm64"
+
+
+def test_the_address_of_a_release_is_in_its_metadata(
+    build: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = build.AddressHook(str(ROOT), {})
+    metadata: dict[str, object] = {}
+    monkeypatch.delenv("STRANDLINE_URL", raising=False)
+    hook.update(metadata)
+    assert metadata == {}
+    monkeypatch.setenv("STRANDLINE_URL", "https://example.org/strandline/")
+    hook.update(metadata)
+    assert metadata["urls"] == {
+        "Homepage": "https://example.org/strandline",
+        "Source": "https://example.org/strandline",
+        "Issues": "https://example.org/strandline/issues",
+    }
+    monkeypatch.setenv("STRANDLINE_URL", "example.org")
+    with pytest.raises(ValueError, match=r"'example\.org' is no address"):
+        hook.update(metadata)
