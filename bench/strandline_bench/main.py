@@ -46,11 +46,15 @@ def run(argv: Sequence[str]) -> int:
         return 0
     report = Report(as_json=options.as_json)
     report.environment(options)
-    name = options.measure
-    module = f"{name}.{name}" if name in ROOMS else name
-    measure = importlib.import_module(f"strandline_bench.{module}")
+    measure = importlib.import_module(f"strandline_bench.{module_of(options.measure)}")
     status: int | None = measure.run(options, report)
     return status or 0
+
+
+def module_of(measure: str) -> str:
+    """The module that runs a measure: `spark_age` is `age` in the folder of `spark`."""
+    room, _, part = measure.partition("_")
+    return f"{room}.{part or room}" if room in ROOMS else measure
 
 
 def _parsed(argv: Sequence[str]) -> "AnyOptions":
