@@ -1,39 +1,23 @@
 """The workload of a chaos run: a process whose history comes line by line, read by a thread."""
 
 import json
-import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from strandline_chaos.history import Event
 from strandline_cli.errors import CliError
+from strandline_cli.nemesis.line_process import LineProcess
 
-_LAST_S: Final = 10.0
 
-
-class WorkloadProcess:
-    """Runs `argv`; keeps the events, and counts acknowledged records by key."""
+class WorkloadProcess(LineProcess):
+    """Keeps the events of the workload, and counts acknowledged records by key."""
 
     def __init__(self, argv: Sequence[str], log_file: Path) -> None:
         self.events: list[Event] = []
         self.acknowledged: Counter[int] = Counter()
-        self._log_file = log_file
-        self._broken = ""
-        with log_file.open("ab") as log:
-            # A session of its own: Ctrl-C ends it in order, through this process.
-            self._process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._reader = threading.Thread(target=self._read, name="history", daemon=True)
-        self._reader.start()
+        super().__init__("the workload", argv, log_file, listens=False)
 
     @property
     def pid(self) -> int:
@@ -42,12 +26,6 @@ class WorkloadProcess:
     def note(self, f: str, value: object) -> None:
         """An event of the run itself, in the history at this time."""
         self.events.append(Event(-1, time.monotonic_ns(), 0, "info", f, value))
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                self._take(line)
 
     def _take(self, line: bytes) -> None:
         try:
@@ -59,40 +37,8 @@ class WorkloadProcess:
         if event.f == "send" and event.type == "ok":
             self.acknowledged[event.value[0][1]] += 1
 
-    def why_ended(self) -> str:
-        """The reason why the workload has ended; empty while it runs."""
-        if self._broken:
-            return self._broken
-        status = self._process.poll()
-        if status is None:
-            return ""
-        lines = [
-            line
-            for line in self._log_file.read_text(errors="replace").splitlines()
-            if line.strip() and " s left, " not in line
-        ]
-        return (
-            f"the workload ended with exit status {status}: {' / '.join(lines[-3:]) or 'no word'}"
-        )
-
-    def wait(self, deadline_s: float) -> bool:
-        """Wait for the end of the process and of its history; False if it does not come."""
-        try:
-            self._process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            return False
-        self._reader.join(deadline_s)
-        return not self._reader.is_alive()
-
-    @property
-    def status(self) -> int | None:
-        return self._process.poll()
-
-    def kill(self) -> None:
-        """End the process now."""
-        self._process.kill()
-        self._process.wait()
-        self._reader.join(_LAST_S)
+    def _is_reason(self, line: str) -> bool:
+        return super()._is_reason(line) and " s left, " not in line
 
     def history(self) -> list[Event]:
         """All events in the order of their time, numbered."""

@@ -1,7 +1,6 @@
 """`strandline chaos live`: real processes or containers under faults, and a verdict."""
 
 import secrets
-import shutil
 import sys
 import tempfile
 import time
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from strandline_cli.errors import EXIT_FAILED, EXIT_OK, CliError, ClusterError, UsageMistake
-from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
+from strandline_cli.commands.chaos.judged_run import EXIT_NO_VERDICT, judged_run
+from strandline_cli.errors import EXIT_FAILED, EXIT_OK, UsageMistake
+from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.options import Format, FormatOption
 from strandline_cli.shown.output import emit_json, note, write_line
 from strandline_runtime.build_id import build_id
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from strandline_cli.nemesis.run import Outcome
     from strandline_cli.nemesis.target import Target
 
-EXIT_NO_VERDICT: Final = 2
 _SECONDS_MIN: Final = 10.0
 
 
@@ -128,12 +127,6 @@ def live(
     return _run(prepared, where, history, say, output)
 
 
-class NoVerdict(CliError):
-    """The run ended before it could be judged."""
-
-    exit_code = EXIT_NO_VERDICT
-
-
 def check_writable(*files: Path) -> None:
     """Raises UsageMistake for a file that cannot be written, and leaves no empty one behind."""
     for file in files:
@@ -159,26 +152,11 @@ def _run(
     directory = Path(tempfile.mkdtemp(prefix="strandline-chaos-"))
     target = prepared.target(directory)
     run = ChaosRun(target, prepared.faults, prepared.settings, directory, say)
-    keep = True
-    try:
+    with judged_run(directory, run.stop, target.close) as judged:
         with signals_as_interrupt():
             outcome = run.run()
-        keep = outcome.verdict.word != "sound"
+        judged.is_sound = outcome.verdict.word == "sound"
         return _report(prepared, outcome, target, page, history, output, say)
-    except KeyboardInterrupt:
-        keep = False
-        note("interrupted: ending the cluster")
-        raise
-    except ClusterError as why:
-        raise NoVerdict(str(why)) from why
-    finally:
-        with uninterrupted():
-            run.stop()
-            target.close()
-            if keep:
-                note(f"logs and data of the run are in {directory}")
-            else:
-                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _report(

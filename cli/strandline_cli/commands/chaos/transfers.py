@@ -2,16 +2,16 @@
 
 import secrets
 import shlex
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline_cli.commands.chaos.live import EXIT_NO_VERDICT, NoVerdict, check_writable
-from strandline_cli.errors import EXIT_FAILED, EXIT_OK, ClusterError
-from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
+from strandline_cli.commands.chaos.judged_run import EXIT_NO_VERDICT, judged_run
+from strandline_cli.commands.chaos.live import check_writable
+from strandline_cli.errors import EXIT_FAILED, EXIT_OK
+from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.options import Format, FormatOption
 from strandline_cli.shown.output import emit_json, note, write_line
 
@@ -93,28 +93,13 @@ def _run(plan: "TransferPlan", *, table: bool) -> "TransferOutcome":
     from strandline_local.local_cluster import LocalCluster
 
     directory = Path(tempfile.mkdtemp(prefix="strandline-transfers-"))
-    keep = True
     cluster = LocalCluster.create(directory, brokers=3, port=0)
     run = TransferRun(cluster, plan, write_line if table else note)
-    try:
+    with judged_run(directory, run.stop, cluster.kill_all) as judged:
         with signals_as_interrupt():
             outcome = run.run()
-        keep = outcome.word != "sound"
+        judged.is_sound = outcome.word == "sound"
         return outcome
-    except KeyboardInterrupt:
-        keep = False
-        note("interrupted: ending the cluster")
-        raise
-    except ClusterError as why:
-        raise NoVerdict(str(why)) from why
-    finally:
-        with uninterrupted():
-            run.stop()
-            cluster.kill_all()
-            if keep:
-                note(f"logs and data of the run are in {directory}")
-            else:
-                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _show(outcome: "TransferOutcome", seed: int) -> None:
