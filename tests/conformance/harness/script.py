@@ -361,16 +361,22 @@ def _fed(run: Run) -> None:
 
 
 def _distinct(run: Run, count: int) -> list[Record]:
-    """Polls until `count` places are read.
+    """Polls until `count` places are read, and the member is past all of them.
 
-    A client may lose its session with the coordinator. It then reads again what is not committed.
+    A client may lose its session with the coordinator. It then reads again what is not committed,
+    and its position goes back: a commit before it has read on would be of that position.
     """
     found: dict[tuple[int, int], Record] = {}
+    ends: dict[int, int] = {}
+    positions: dict[int, int] = {}
     deadline = time.monotonic() + READ_S + 20
-    while len(found) < count:
+    while len(found) < count or positions != ends:
         wait_s = max(0.1, deadline - time.monotonic())
-        for each in run.take(count - len(found), wait_s):
-            found[each["partition"], each["offset"]] = each
+        for each in run.take(max(1, count - len(found)), wait_s):
+            partition, offset = each["partition"], each["offset"]
+            found[partition, offset] = each
+            positions[partition] = offset
+            ends[partition] = max(offset, ends.get(partition, 0))
     return [found[place] for place in sorted(found)]
 
 
