@@ -93,8 +93,9 @@ class Snapshot:
     def check_writable(self) -> None:
         """Raises LogError if a commit needs what this program does not know."""
         features = {
-            *self.protocol.get("writerFeatures", ()),
-            *self.protocol.get("readerFeatures", ()),
+            # A checkpoint has null where an entry has no such field.
+            *(self.protocol.get("writerFeatures") or ()),
+            *(self.protocol.get("readerFeatures") or ()),
         }
         reader = self.protocol.get("minReaderVersion", 1)
         writer = self.protocol.get("minWriterVersion", 2)

@@ -15,7 +15,7 @@ from strandline_spark.delta_log import checkpoints
 from strandline_spark.delta_log import commit as commits
 from strandline_spark.delta_log.commit import Change, ConflictError, UnsyncedError, commit
 from strandline_spark.delta_log.entries import LOG, checkpoint_path, entry_path
-from strandline_spark.delta_log.table_log import snapshot
+from strandline_spark.delta_log.table_log import TableLog, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +60,16 @@ def test_another_reader_sees_files_transactions_and_what_the_commit_says(root: s
     gone.remove("day=1%2/one.parquet", 1, {"day": "1%2"}, data_change=True)
     commit(snapshot(root), gone)
     assert rows(root) == []
+
+
+def test_a_process_that_begins_at_a_checkpoint_commits(root: str) -> None:
+    """A checkpoint has null for the features that the table's protocol does not list."""
+    commit(snapshot(root), added(root, "one", 1))
+    DeltaTable(root).create_checkpoint()
+    begun = TableLog(root).snapshot()
+    assert begun.protocol["writerFeatures"] is None
+    assert commit(begun, added(root, "two", 2)) == 2
+    assert [one["a"] for one in rows(root)] == [1, 2]
 
 
 def test_appends_of_two_writers_go_one_behind_the_other(root: str) -> None:
