@@ -84,11 +84,12 @@ def test_no_call_on_a_column_asks_the_jvm_for_its_caller() -> None:
 
 def test_workers_of_a_cluster_keep_their_memory_as_local_ones_do() -> None:
     settings = _configuration("spark://host:7077", "1g", direct=True, worker_python="python")
-    given = {name: value for name, value in settings.items() if ".executorEnv.MALLOC" in name}
+    given = {name: value for name, value in settings.items() if "MALLOC" in name}
     assert given == {
         "spark.executorEnv.MALLOC_ARENA_MAX": "1",
         "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "67108864",
         "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
+        "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
     }
 
 
