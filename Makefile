@@ -84,7 +84,7 @@ sim: setup ## simulate this commit's own seeds on every core for a minute (MINUT
 spark-kills: setup ## kill Spark's processes, brokers and controller at random (KILLS=, RECORDS=, SEED=)
 	@TEST_SPARK_KILLS=$(or $(KILLS),10) TEST_SPARK_RECORDS=$(or $(RECORDS),2000000) \
 		TEST_SPARK_SEED=$(or $(SEED),$$(date +%s)) TEST_SPARK_WORKERS=2 \
-		$(BIN)/pytest --quiet --capture=no tests/spark/spark/test_spark_random_kills.py
+		$(BIN)/pytest --quiet --capture=no -o faulthandler_timeout=7200 tests/spark/spark/test_spark_random_kills.py
 
 LOWEST := .venv-lowest
 
