@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.coordination.shard import ShardState
@@ -51,7 +52,7 @@ from strandline_broker.core.groups.effects import (
     TimerKey,
 )
 from strandline_broker.hosts.coordination.waiting import Asked
-from strandline_broker.hosts.groups.leadership_proof import LeadershipProof
+from strandline_broker.hosts.groups.leadership_proof import ENDING, LeadershipProof, not_sure
 from strandline_broker.hosts.groups.parked_calls import ParkedCalls
 from strandline_broker.hosts.groups.sessions import Sessions
 from strandline_broker.hosts.groups.topics_watch import TopicsWatch
@@ -245,8 +246,14 @@ class GroupShard:
         return self.groups
 
     def decide(self, command: Command) -> Decision[Reply, Effect]:
-        """Returns the decision of the groups."""
-        return self.groups.decide(command, self.inputs())
+        """Returns the decision of the groups. A refusal after which a client stops for good is for
+        a coordinator that is certainly in office (I-124).
+        """
+        decision = self.groups.decide(command, self.inputs())
+        refusal = decision.answer
+        if isinstance(refusal, ENDING) and not self.context.is_sure():
+            return replace(decision, answer=not_sure(self, refusal))
+        return decision
 
     def only_reads(self, command: Command) -> bool:
         """True for the commands that write nothing."""

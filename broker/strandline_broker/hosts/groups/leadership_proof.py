@@ -7,6 +7,9 @@ them can be elected: so no other coordinator had acknowledged anything before it
 
 One write serves all questions that came before it was appended. Later questions wait for the next
 write, which begins `PAUSE_S` after the last.
+
+Two refusals make a client stop for good. Such a coordinator gives neither, without a write: its
+member may have joined again at another one (I-124). The client tries again.
 """
 
 from __future__ import annotations
@@ -16,7 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.groups.commands import ProveLeadership
 from strandline_broker.hosts.coordination.waiting import Asked
-from strandline_proto.errors import CoordinatorNotAvailable, RequestTimedOut, WireError
+from strandline_proto.errors import (
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    RequestTimedOut,
+    UnreleasedInstanceId,
+    WireError,
+)
 
 if TYPE_CHECKING:
     from strandline_broker.core.groups.commands import FetchOffsets, Reply
@@ -26,7 +35,18 @@ PROOF_S: Final = 1.0
 """How long a write may take: the followers of a leader in office have it within milliseconds."""
 PAUSE_S: Final = 0.05
 """Between the beginnings of two writes of one shard."""
+ENDING: Final = (FencedInstanceId, UnreleasedInstanceId)
+"""Refusals after which a process with an instance id does not go on."""
 Question = tuple["FetchOffsets", "Asked[Reply]"]
+
+
+def not_sure(host: GroupShard, refusal: WireError) -> CoordinatorNotAvailable:
+    """Returns the error in place of a refusal that may be outdated."""
+    shard = host.shard
+    return CoordinatorNotAvailable(
+        f"{shard.name}: broker {shard.context.me} has not heard from the controller for most of its"
+        f" session, and another may coordinate the group by now; here, {refusal}"
+    )
 
 
 class LeadershipProof:

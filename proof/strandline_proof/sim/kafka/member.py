@@ -91,6 +91,7 @@ class ClassicMember:
         self._verdict: Exception | None = None
         """What the last heartbeat said, unless all is well."""
         self._beaten_s = 0.0
+        """When the call was sent that the coordinator last renewed the session by."""
         self._rng: Any = None
 
     async def run(self, runtime: Runtime, stop: asyncio.Event) -> None:
@@ -201,6 +202,7 @@ class ClassicMember:
 
     async def _synced(self, connection: KafkaConnection, shares: Mapping[str, bytes]) -> Any:
         kind = request_of("SyncGroup").SyncGroupRequestAssignment
+        self._beaten_s = asyncio.get_running_loop().time()  # a join may wait for a whole session
         fields: dict[str, Any] = {
             "group_id": self._group_id,
             "generation_id": self._generation,
