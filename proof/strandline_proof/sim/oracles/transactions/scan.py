@@ -177,6 +177,14 @@ class Scan:
             return None
         return self.batches[at]
 
+    def holds(self, entry: Entry) -> bool:
+        """True if the log has this batch. A batch of another leader at the same offsets is another
+        one, and so is the history up to it.
+        """
+        entries = self.view.entries
+        at = bisect_right(entries, entry.base, key=BASE) - 1
+        return at >= 0 and entries[at].identity == entry.identity
+
     def transaction_of(self, batch: Batch) -> Transaction | None:
         """The transaction of a transactional batch of data."""
         return next(

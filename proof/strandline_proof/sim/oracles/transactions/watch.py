@@ -107,15 +107,8 @@ class TransactionOracle:
             if found is None or found.view is not self._replicas.known(node, key):
                 continue
             found.update()
-            batch = None if last is None else found.batch_at(last.base)
-            if last is None or (batch is not None and found.view.end >= last.end):
-                at = (
-                    [e for e in found.view.entries[-50:] if e.identity == last.identity]
-                    if last
-                    else []
-                )
-                if last is None or at or found.view.end == last.end:
-                    return found
+            if last is None or found.holds(last):
+                return found
         return None
 
     def scans(self, place: Place, key: Key) -> Iterator[tuple[str, Scan]]:
