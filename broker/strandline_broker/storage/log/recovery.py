@@ -317,10 +317,7 @@ class Recovery:
         last = self._segments[-1]
         if to_sync or last.size == 0:
             self._sync_snapshots(touched)
-        indexes = AbortedRecovery(self._fs, self._directory, self._segments, self._report)
-        self._has_changed_names |= indexes.run(
-            touched, has_transactions=scan.has_transactions, swapped=self._swapped
-        )
+        self._has_changed_names |= self._rebuild_aborted(scan)
         log_start = self._log_start()
         if not touched and log_start > last.end_offset:
             # After a clean stop the log is whole, so the checkpoint is wrong. Trusting it would
@@ -344,6 +341,27 @@ class Recovery:
             log_start,
             last.end_offset,
             names_durable=touched == to_sync,
+        )
+
+    def _rebuild_aborted(self, scan: Scan) -> bool:
+        """Make the indexes of aborted transactions sound; True if the directory must be synced."""
+        epochs = self._epochs_known
+        if epochs is None:
+            epochs = LeaderEpochs(self._fs, self._directory)
+        indexes = AbortedRecovery(
+            self._fs,
+            self._directory,
+            self._segments,
+            self._report,
+            epochs=epochs,
+            gaps_below=self._expected.gaps_below,
+            damaged=[
+                *self._damaged.entries,
+                *(r for found in self._marked.values() for r in found),
+            ],
+        )
+        return indexes.run(
+            scan.touched, has_transactions=scan.has_transactions, swapped=self._swapped
         )
 
     def _make_durable(self, segment: Segment) -> None:
