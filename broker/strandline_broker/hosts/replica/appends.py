@@ -343,6 +343,11 @@ class Appends:
         """
         partition, leader_epoch = self._partition, self._leading.machine.leader_epoch
         log, now_ms = partition.log, wall_ms(self._clock)
+        if partition.is_reloading:
+            raise KafkaStorageError(
+                f"{self.name}: the state of its producers is read again; nothing was appended, try"
+                " again soon"
+            )
         stamps = log.config.message_timestamp_type == LOG_APPEND_TIME
         if stamps:
             batch, header = stamp(batch, header, now_ms)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.core.replication.producer_state import RepeatedMarker
 from strandline_broker.hosts.replica.leading import check_leader
+from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import Offset
 
 if TYPE_CHECKING:
@@ -23,10 +24,17 @@ def append_marker(partition: Partition, marker: EndMarker) -> Offset | None:
 
     Returns the end offset that has to be committed before the coordinator gets its answer; None if
     the marker is there and committed. Raises WireError, and nothing is written: without leadership,
-    with too few replicas in sync, or if the epoch of the coordinator (52) or of the producer (47)
-    is below one that the partition has seen (I-155).
+    with too few replicas in sync, while the open transactions are not known (I-153), or if the
+    epoch of the coordinator (52) or of the producer (47) is below one that the partition has seen
+    (I-155).
     """
     leading = check_leader(partition, None)
+    if partition.is_unsure_of_transactions:
+        raise KafkaStorageError(
+            f"{partition.name}: batches from offset {partition.lacks_from} on are damaged or"
+            " misread, and may have begun or ended transactions; they are read again, try again"
+            " soon"
+        )
     verdict = partition.producers.check_marker(marker)
     leading.appends.on_marker(marker)  # a repeated marker may end a transaction without batches
     if isinstance(verdict, RepeatedMarker):

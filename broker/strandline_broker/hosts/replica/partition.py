@@ -81,6 +81,10 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.counters = TopicCounters()
         self.producers = ProducerStates(config.current.producer_id_expiration_ms)
+        self.lacks_from: int | None = None
+        """The first offset of the batches that `producers` lacks; None: it lacks none."""
+        self.is_reloading = False
+        """True while a leader's producer state is loaded again: it appends nothing meanwhile."""
         self.expecting: dict[FetchListener, None] = {}
         """Sessions of followers that know of a leader epoch before we do."""
         log.state.tell(partial(suspects.add, self))
@@ -108,12 +112,23 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of what no open transaction can change, up to the high watermark (I-80). A
-        transaction may begin below the log's start (I-6).
+        transaction may begin below the log's start (I-6), and in batches that were misread (I-154).
         """
         unstable, high_watermark = self.producers.transactions.first_unstable, self.high_watermark
+        if self.lacks_from is not None and self.is_unsure_of_transactions:
+            unstable = min(unstable, self.lacks_from)
         if unstable >= high_watermark:
             return high_watermark
         return max(unstable, self.log.log_start_offset)
+
+    @property
+    def is_unsure_of_transactions(self) -> bool:
+        """True while batches that `producers` lacks may be sound. A check of their segments soon
+        decides that, and the state is loaded again. What certain damage hides, nobody knows.
+        """
+        ranges = self.log.damaged_ranges
+        is_certain = len(ranges.entries) > 0 and not ranges.unsure
+        return self.lacks_from is not None and not is_certain
 
     @property
     def unusable(self) -> str | None:
@@ -287,9 +302,19 @@ class Partition:
             producers.keep(self.producers)
         self.take_producers(producers)
 
+    async def reload_producers(self) -> None:
+        """Load the producer state as `rebuild_producers` does, in any role: a leader appends
+        nothing meanwhile.
+        """
+        self.is_reloading = True
+        try:
+            await self.rebuild_producers()
+        finally:
+            self.is_reloading = False
+
     def take_producers(self, producers: ProducerStates) -> None:
         """Take the producer state at the log's end."""
-        self.producers = producers
+        self.producers, self.lacks_from = producers, self.log.replay_lacks_from
         producers.transactions.on_committed(self.high_watermark)
         self.log.keep_producers(producers.entries, producers.aborted_in)
 

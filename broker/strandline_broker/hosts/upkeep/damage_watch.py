@@ -123,7 +123,8 @@ class DamageWatch:
         self._see_unreadable(suspects)
         damaged = [p for p in suspects if p.log.damaged_ranges.entries or p in self._seen]
         for partition in damaged:
-            if self._seen.get(partition, ()) is not partition.log.damaged_ranges.entries:
+            is_known = self._seen.get(partition, ()) is partition.log.damaged_ranges.entries
+            if not is_known or partition.is_unsure_of_transactions:
                 await self._take_note(partition)
             if self.may_heal(partition) and not partition.gate.locked():
                 await self._heal(partition)
@@ -228,13 +229,11 @@ class DamageWatch:
         return told is not None and state.leader not in told.offline_replicas
 
     def _may_replay(self, partition: Partition) -> bool:
-        """True if batches skipped by the load of producer state are sound after all, and nothing is
-        appended while they are read again: a leader does that at its next role.
-        """
+        """True if batches skipped by the load of producer state are sound after all."""
         log = partition.log
         if not log.replay_lacks or partition.out_of_service is not None:
             return False
-        return log.damaged is None and not log.damaged_ranges.entries and partition.leader is None
+        return log.damaged is None and not log.damaged_ranges.entries
 
     async def _replay(self, partition: Partition) -> None:
         async with partition.gate:
@@ -244,7 +243,7 @@ class DamageWatch:
             # partitions.
             self._fetchers.forget(partition.key)
             try:
-                await partition.rebuild_producers()
+                await partition.reload_producers()
             except WireError as error:
                 self._log.warning("producers not read", partition=partition.name, reason=str(error))
             self._fetchers.fetch(partition)

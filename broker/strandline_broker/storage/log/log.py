@@ -100,6 +100,7 @@ class Log:
         self.producers: Callable[[], Iterable[Entry]] | None = None
         """The producers' state at the log's end; None while it is unknown."""
         self._aborted_in: AbortedIn | None = None
+        self._keeps_lacking = False
         self.gaps = Gaps(fs, path, expected.gaps_below)
         self.limits = limits
         self.checkpointed_high_watermark = expected.high_watermark
@@ -159,8 +160,15 @@ class Log:
 
     @property
     def replay_lacks(self) -> bool:
-        """True if the last `replay` skipped damage, so that its result may be incomplete."""
-        return self._reader.replay_lacks
+        """True if the last `replay`, or that of the kept producers' state, skipped damage, so that
+        its result may be incomplete.
+        """
+        return self._keeps_lacking or self._reader.lacks_from is not None
+
+    @property
+    def replay_lacks_from(self) -> int | None:
+        """The first offset that the last `replay` skipped; None: it skipped none."""
+        return self._reader.lacks_from
 
     def append_as_leader(
         self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, now_ms: int = 0
@@ -488,6 +496,7 @@ class Log:
         """
         self.producers = entries
         self._aborted_in = aborted_in
+        self._keeps_lacking = entries is not None and self._reader.lacks_from is not None
 
     def flush_snapshot(self) -> FlushTicket:
         """The files to sync so that everything below the current end is durable; cheap, on the

@@ -65,13 +65,13 @@ class LogRead(NamedTuple):
 
 
 class LogReader:
-    __slots__ = ("_behind", "_log", "_times", "replay_lacks")
+    __slots__ = ("_behind", "_log", "_times", "lacks_from")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._times = TimeLookup(log)
-        self.replay_lacks = False
-        """True if the last `replay` skipped damage."""
+        self.lacks_from: int | None = None
+        """The first offset that the last `replay` skipped as damaged; None: it skipped none."""
         self._behind: tuple[Segment | None, int, int] = (None, 0, 0)
         """(segment, offset, byte) after the last read of a cold place, where the next read
         continues.
@@ -238,10 +238,10 @@ class LogReader:
 
     def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
         """Batches for the producers' state: see `Log.replay`."""
-        self.replay_lacks = False
+        self.lacks_from = None
 
-        def lacks() -> None:
-            self.replay_lacks = True
+        def lacks(offset: int) -> None:
+            self.lacks_from = offset if self.lacks_from is None else min(self.lacks_from, offset)
             self._log.state.found_wrong()
 
         # A producer id or sequence that the disk has changed must not be remembered: new batches
@@ -251,16 +251,16 @@ class LogReader:
             if header.is_control:
                 data = view.file.read(header.size, at)
                 if len(data) < header.size or not crc_matches(data, 0, header):
-                    lacks()  # the walk has just read other bytes here
+                    lacks(header.base_offset)  # the walk has just read other bytes here
                     continue
                 marker = end_marker_epoch(data, 0, header)
             yield header, marker
 
     def _walk(
-        self, start: int, lacks: Callable[[], None], *, crc: bool
+        self, start: int, lacks: Callable[[int], None], *, crc: bool
     ) -> Iterator[tuple[View, int, BatchHeader]]:
-        """Walk over the batches, skip damage and call `lacks` for it. The damaged content is lost,
-        the rest is known.
+        """Walk over the batches, skip damage and call `lacks` with its first offset. The damaged
+        content is lost, the rest is known.
         """
         log = self._log
         log.state.check_usable()
@@ -271,8 +271,8 @@ class LogReader:
             return
         first = max(bisect_right(segments, start, key=_base_of) - 1, 0)
         ranges = log.damaged_ranges
-        if ranges.above(start):
-            lacks()
+        if damaged := ranges.above(start):
+            lacks(max(damaged[0].start, start))
         for segment in segments[first:]:
             is_last = segment is segments[-1]
             if not is_last:
@@ -294,7 +294,7 @@ class LogReader:
         end: int,
         below: int,
         seen: tuple[int, int],
-        lacks: Callable[[], None],
+        lacks: Callable[[int], None],
         *,
         crc: bool,
     ) -> Iterator[tuple[View, int, BatchHeader]]:
@@ -311,7 +311,7 @@ class LogReader:
         except BadBatch as bad:
             if seen == log.state.generation:
                 damage_met(log, bad)
-            lacks()
+            lacks(start)
             return
         if found is None:
             return
@@ -319,7 +319,7 @@ class LogReader:
         def mark(damage: DamagedRange) -> None:
             if seen == log.state.generation:
                 ranges.add(damage)
-            lacks()
+            lacks(damage.start)
 
         for at, header in walk_over_damage(
             view.file,
@@ -350,7 +350,7 @@ class LogReader:
         return self._steadily(partial(self._times.first_at, timestamp))
 
 
-def _no_matter() -> None:
+def _no_matter(_: int) -> None:
     pass
 
 
