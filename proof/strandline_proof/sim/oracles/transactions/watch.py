@@ -112,10 +112,12 @@ class TransactionOracle:
         return None
 
     def scans(self, place: Place, key: Key) -> Iterator[tuple[str, Scan]]:
-        """All replicas that run."""
+        """All replicas that running brokers hold; one may have been moved away since its scan."""
         for node in self._world.brokers:
             found = self._scans.get((node.name, place))
-            if found is not None and found.view is self._replicas.known(node, key):
+            if found is None or key not in node.process.replicas.partitions:
+                continue
+            if found.view is self._replicas.known(node, key):
                 found.update()
                 yield node.name, found
 
