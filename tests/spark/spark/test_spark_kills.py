@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.verify import verify
 from strandline_spark.commands.main import main
+from strandline_spark.pipeline.config import load_pipeline
+from strandline_spark.pipeline.verify import verify_parsed, verify_raw
+from strandline_spark.state.verify import verify_step
+from support.pipelines import rows_of
 
 if TYPE_CHECKING:
+    from strandline_spark.pipeline.config import Pipeline
     from support.fake_broker_sync import FakeBroker, FakeTopic
 
 DEADLINE_S: Final = 300
+PIPELINE: Final = """
+[pipeline]
+name = "clicks"
+topics = ["t"]
+
+[bronze]
+table = "table"
+max_offsets_per_trigger = 1000
+
+[silver]
+format = "json"
+event_time = "at"
+
+[silver.columns]
+n = "bigint"
+at = { type = "timestamp", format = "epoch_s" }
+
+[[gold]]
+name = "per_minute"
+window = "1 minute"
+watermark = "0 seconds"
+sql = "SELECT window_start, window_end, count(*) AS clicks FROM silver GROUP BY ALL"
+
+[[state]]
+name = "latest"
+key = ["n"]
+order = ["event_time"]
+"""
+_STEPS: Final = ("gold per_minute: ", "state latest: ")
+AT_S: Final = 1_700_000_000 - 1_700_000_000 % 60
 DYING_DRIVER: Final = Path(__file__).parents[2] / "support" / "spark_driver_that_dies.py"
 # The job must not depend on what PYSPARK_PYTHON says: its workers run its own interpreter.
 ENVIRONMENT: Final = {**os.environ, "PYSPARK_PYTHON": "/nonexistent/python"}
@@ -57,11 +93,18 @@ def lines_until(process: subprocess.Popen[str], beginning: str) -> list[str]:
     raise AssertionError(f"the process ended without {beginning!r}: {lines}")
 
 
+def click(partition: int, offset: int) -> bytes:
+    """Four clicks a second, of 16 visitors; every tenth record is no click."""
+    if offset % 10 == 0:
+        return b"%d/%d" % (partition, offset)
+    return json.dumps({"n": offset % 16, "at": AT_S + offset // 4}).encode()
+
+
 def fill(topic: FakeTopic, batches: int) -> None:
     for p, partition in enumerate(topic.partitions):
         for _ in range(batches):
             first = partition.log_end
-            partition.append([(None, b"%d/%d" % (p, first + j)) for j in range(100)])
+            partition.append([(None, click(p, first + j)) for j in range(100)])
 
 
 def job_arguments(broker: FakeBroker, root: Path) -> list[str]:
@@ -79,32 +122,58 @@ def in_table(root: Path) -> list[tuple[int, int, bytes]]:
 
 
 @pytest.mark.spark
-def test_every_record_is_in_the_table_once_wherever_the_driver_was_killed(
+def test_every_record_is_in_each_table_once_wherever_the_driver_was_killed(
     broker: FakeBroker, tmp_path: Path
 ) -> None:
     topic = broker.create("t", 2)
     fill(topic, 8)
-    arguments = job_arguments(broker, tmp_path)
+    file = tmp_path / "pipeline.toml"
+    file.write_text(PIPELINE)
+    arguments = ["run", str(file), "--bootstrap", broker.address]
 
-    # On both sides of the table's commit, with more records each time. At other moments, as while a
-    # task reads, test_spark_random_kills kills it.
-    for point, batch in (("before-commit", 0), ("after-commit", 1)):
+    # Before the first commit of all, and between the commits of one batch to silver and to gold,
+    # with more records each time. At other moments, as while a task reads, test_spark_random_kills
+    # kills it.
+    for point, number in (("before-commit", 0), ("gold-before-commit", 2)):
         fill(topic, 2)
-        assert (
-            finished(start(str(DYING_DRIVER), point, str(batch), *arguments))[0] == -signal.SIGKILL
-        )
+        killed = start(str(DYING_DRIVER), point, str(number), *arguments, "--every", "1s")
+        assert finished(killed)[0] == -signal.SIGKILL
     process = start("-m", "strandline_spark.commands.main", *arguments, "--every", "1s")
     progress = lines_until(process, "batch 2: ")
-    assert any(line.startswith("batch 1: the table has it already") for line in progress)
+    assert any(line.startswith("batch 1: the tables have it already") for line in progress)
     # Ctrl-C at a terminal reaches the whole group; the job ends in order, in one line.
     os.killpg(process.pid, signal.SIGINT)
     status, out, err = finished(process)
     assert (status, out) == (130, "")
-    (line,) = (one for one in err.splitlines() if not one.startswith("query bronze, "))
+    *steps, line = (one for one in err.splitlines() if not one.startswith("query bronze, "))
     assert line.startswith("interrupted; "), err
+    assert all(one.startswith(_STEPS) for one in steps), err
 
-    assert in_table(tmp_path) == [(p, n, b"%d/%d" % (p, n)) for p in range(2) for n in range(1200)]
-    assert all(one.sound for one in verify(str(tmp_path / "table"), "t", broker.address))
+    records = [(p, n, click(p, n)) for p in range(2) for n in range(1200)]
+    assert in_table(tmp_path) == records
+    pipeline = load_pipeline(str(file))
+    assert all(one.sound for one in verify_raw(pipeline, broker.address, complete=True))
+    check_parsed_tables(pipeline, records)
+
+
+def check_parsed_tables(pipeline: Pipeline, records: list[tuple[int, int, bytes]]) -> None:
+    """Compares the tables with plain loops over the records; the newest batch may be without gold
+    and state.
+    """
+    clicks = [(p, n, json.loads(value)) for p, n, value in records if value.startswith(b"{")]
+    wanted = [(p, n, one["n"]) for p, n, one in clicks]
+    assert rows_of(pipeline.silver, "partition", "offset", "n") == sorted(wanted, key=repr)
+    bad = [(p, n, value) for p, n, value in records if not value.startswith(b"{")]
+    assert rows_of(pipeline.quarantine, "partition", "offset", "value") == sorted(bad, key=repr)
+    assert all(one.sound for one in verify_parsed(pipeline))
+    minutes = Counter(one["at"] // 60 * 60 for _, _, one in clicks)
+    gold = rows_of(pipeline.gold[0].table, "window_start", "clicks")
+    counts = {round(start.timestamp()): count for start, count in gold}
+    assert len(counts) == len(gold) >= 3
+    assert counts == dict(sorted(minutes.items())[: len(counts)])
+    (state,) = pipeline.state
+    found = verify_step(state, pipeline.silver, pipeline=pipeline.name)
+    assert (found.problems, found.keys) == ([], 16)
 
 
 def one_line_error(*arguments: str, environment: dict[str, str] | None = None) -> str:
