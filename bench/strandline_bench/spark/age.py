@@ -105,13 +105,15 @@ def _verify_after_a_month(folder: str) -> float:
     a month. The other files are empty: an earlier run has noted them.
     """
     from strandline_spark.pipeline.verify import verify_parsed, verify_raw
+    from strandline_spark.verification.readings import Readings
 
     lake = Lake(os.path.join(folder, "month"), MONTH, HOUR)
     os.mkdir(lake.folder)
     pipeline = make_noted(lake)
     began = time.perf_counter()
-    found: list[Any] = [*verify_raw(pipeline, None, full=False)]
-    found += verify_parsed(pipeline, full=False)
+    readings = Readings(full=False)
+    found: list[Any] = [*verify_raw(pipeline, None, full=False, readings=readings)]
+    found += verify_parsed(pipeline, full=False, readings=readings)
     taken = time.perf_counter() - began
     assert all(one.sound for one in found), found[0].problems[:3]
     assert len(found) == 2 * PARTITIONS

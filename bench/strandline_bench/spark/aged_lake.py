@@ -8,13 +8,14 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from strandline_bench.spark.aged_audit import split_audit
 from strandline_bench.spark.aged_log import AgedCommit, AgedLog
 
 if TYPE_CHECKING:
@@ -125,13 +126,16 @@ def make_noted(lake: Lake) -> "Pipeline":
 
 def _make_noted_table(lake: Lake, table: "FencedTable") -> None:
     from strandline_spark.bronze.audit import AuditCopier
-    from strandline_spark.verification.noted_runs import Note, NotedFile, accounts_hash, write
+    from strandline_spark.verification.accounts import Accounts, read
+    from strandline_spark.verification.noted_runs import FileRuns, Note, accounts_hash, write
 
     log = AgedLog(table.path, WEEK_BATCHES)
     taken: list[Commit] = []
     log.write(lake.commits(table, taken), lake.batches)
     AuditCopier(table.path).copy(type(table).open(table.path), taken[::-1])
-    note = Note(lake.batches - lake.files_of)
+    split_audit(table.path)
+    verified = lake.batches - lake.files_of
+    found = []
     epoch = 0 if table.KIND == "bronze" else -1
     for add in log.adds[: -PARTITIONS * lake.files_of]:
         path = os.path.join(table.path, add["path"])
@@ -139,10 +143,12 @@ def _make_noted_table(lake: Lake, table: "FencedTable") -> None:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
         partition, start = (int(one) for one in os.path.basename(path)[:26].split("-"))
         run = (partition, start, start + ROWS, epoch, epoch)
-        note.files[add["path"]] = NotedFile(0, os.stat(path).st_mtime_ns, [run])
-    ranges = ((one.version, each) for one in taken for each in one.ranges)
-    note.accounts = accounts_hash(ranges, note.version)
+        found.append((add["path"], 0, os.stat(path).st_mtime_ns, [run]))
+    accounts = Accounts.of_commits(taken)
+    note = Note(verified, accounts_hash(accounts, verified), FileRuns.read(found))
     write(table.path, table.id, "t", note)
+    state = replace(type(table).open(table.path).state, version=verified)
+    read(type(table)(state, table.path), full=False)  # it notes what it parses
 
 
 def tables_of(lake: Lake) -> "list[FencedTable]":

@@ -14,12 +14,14 @@ commits that have left the log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.dataset as ds  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
@@ -31,7 +33,7 @@ from strandline_spark.stores import files
 from strandline_spark.stores.durable import sync, sync_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from strandline_spark.bronze.commits import Commit
     from strandline_spark.bronze.fenced_table import FencedTable
@@ -82,6 +84,10 @@ _ACCOUNT: Final = (
     *("table_version", "topic", "topic_id", "partition", "start_offset", "end_offset"),
     *("rows", "skipped", "lost", "leader_epoch"),
 )
+
+
+FILE_COLUMN: Final = "__filename"
+"""Arrow's name for the column of a row's file."""
 
 
 def audit_path(table_path: str) -> str:
@@ -206,25 +212,61 @@ def _append(audit: DeltaTable, path: str, rows: list[dict[str, Any]], copied: Tr
     sync_log(path, before + 1)
 
 
-def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRange]]:
-    """Yields the ranges of versions below `before`, newest first. An audit of another table counts
-    as empty.
-    """
-    path = audit_path(table.path)
-    if not DeltaTable.is_deltatable(path):
-        return
+class Audit:
+    """The audit of one table, to read."""
+
+    def __init__(self, path: str, delta: DeltaTable) -> None:
+        self.path = path
+        self._delta = delta
+
+    @classmethod
+    def of(cls, table: FencedTable) -> Audit | None:
+        """Opens the table's audit; None without one. An audit of another table counts as none."""
+        path = audit_path(table.path)
+        if not DeltaTable.is_deltatable(path):
+            return None
+        with _reading(path):
+            audit = DeltaTable(path)
+            is_own = audit.transaction_version(_COPIED.format(table=table.id)) is not None
+        return cls(path, audit) if is_own else None
+
+    def names(self) -> list[str]:
+        """Returns the names of the audit's files."""
+        with _reading(self.path):
+            found: list[str] = pa.table(self._delta.get_add_actions()).column("path").to_pylist()
+        return found
+
+    def read(self, wanted: Any = None, only: Collection[str] | None = None) -> Any:
+        """Returns the accounts that the condition is true for, or all, as a table with the name of
+        each one's file. With `only`, other files are not read.
+        """
+        with _reading(self.path):
+            dataset: Any = self._delta.to_pyarrow_dataset(filesystem=files.file_system(self.path))
+            if only is not None:
+                some = [one for one in dataset.get_fragments() if one.path in only]
+                dataset = ds.FileSystemDataset(
+                    some, dataset.schema, dataset.format, dataset.filesystem
+                )
+            return dataset.to_table(columns=[*_ACCOUNT, FILE_COLUMN], filter=wanted)
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
     try:
-        audit = DeltaTable(path)
-        if audit.transaction_version(_COPIED.format(table=table.id)) is None:
-            return
-        found = audit.to_pyarrow_dataset(filesystem=files.file_system(path)).to_table(
-            columns=list(_ACCOUNT), filter=pc.field("table_version") < before
-        )
+        yield
     except (DeltaError, OSError, pa.ArrowInvalid) as why:
         raise TableError(
             f"the audit {path} does not read ({first_line(why)}): put it back from a copy, or move"
             " it away, and the table's log alone says what was taken in"
         ) from why
+
+
+def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRange]]:
+    """Yields the ranges of versions below `before`, newest first."""
+    audit = Audit.of(table)
+    if audit is None:
+        return
+    found = audit.read(pc.field("table_version") < before)
     ordered = found.sort_by([("table_version", "descending")])
     for batch in ordered.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for row in batch.to_pylist():

@@ -25,11 +25,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from strandline_spark.bronze.commits import from_metadata, to_metadata
+from strandline_spark.delta_log import file_list
 from strandline_spark.delta_log.checkpoints import write_if_due
 from strandline_spark.delta_log.commit import Change, ConflictError
 from strandline_spark.delta_log.commit import commit as commit_change
@@ -39,6 +39,7 @@ from strandline_spark.delta_log.entries import (
     NoLogError,
     entry_path,
     infos_from,
+    infos_of,
 )
 from strandline_spark.delta_log.table_log import Snapshot, snapshot
 from strandline_spark.errors import FenceError, TableError, first_line
@@ -48,10 +49,11 @@ from strandline_spark.stores.durable import check_writes, sync, sync_log
 from strandline_spark.stores.paths import absolute, is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from strandline_spark.bronze.commits import Commit, CommittedRange
     from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.delta_log.file_list import FileList
 
 PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
 METADATA_KEY: Final = "strandline"
@@ -107,6 +109,7 @@ class FencedTable:
     def __init__(self, state: Snapshot, path: str) -> None:
         self._state = state
         self._delta: DeltaTable | None = None
+        self._listed: FileList | None = None
         self.path = path
 
     @classmethod
@@ -280,7 +283,7 @@ class FencedTable:
 
     def refresh(self) -> None:
         """Takes the table's present state."""
-        self._state, self._delta = snapshot(self.path), None
+        self._state, self._delta, self._listed = snapshot(self.path), None, None
 
     def sync_log(self) -> None:
         """Syncs the commits of earlier processes."""
@@ -293,19 +296,32 @@ class FencedTable:
 
         Raises TableError if one is unreadable, or holds what none of our jobs has written.
         """
+        return self._accounted(itertools.islice(infos_from(self.path, self.version), limit))
+
+    def commits_of(self, versions: Iterable[int]) -> list[Commit]:
+        """Returns the jobs' commits among these versions, as far as the log has them. Raises
+        TableError like `commits`.
+        """
+        return self._accounted(infos_of(self.path, versions))
+
+    def logged_versions(self) -> list[int]:
+        """Returns the versions that the log has, from this one down to the first that it lacks."""
+        names = files.names(os.path.join(self.path, LOG))
+        there = {name for name in names if name.endswith(".json")}
+        down = range(self.version, -1, -1)
+        return list(itertools.takewhile(lambda one: f"{one:020}.json" in there, down))
+
+    def _accounted(self, infos: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Commit]:
         try:
             return [
                 from_metadata(
                     info[METADATA_KEY], self.log_entry(version), version, info["timestamp"]
                 )
-                for version, info in itertools.islice(infos_from(self.path, self.version), limit)
+                for version, info in infos
                 if info.get(METADATA_KEY) is not None
             ]
         except LogError as why:
-            raise TableError(
-                f"the log {self.path}/{LOG} does not read ({first_line(why)}): put it back from a"
-                " copy, or ingest into a new table"
-            ) from why
+            raise self._unreadable(why) from why
 
     def log_entry(self, version: int) -> str:
         """Returns the path of a version's entry, which may have left the log."""
@@ -322,12 +338,22 @@ class FencedTable:
         paths: list[str] = pa.table(self.delta.get_add_actions()).column("path").to_pylist()
         return paths
 
-    def topic_files(self, topic: str) -> list[str]:
-        """Returns the files of one topic, under the table's folder."""
-        actions: Any = pa.table(self.delta.get_add_actions(flatten=True))
-        own = pc.equal(actions.column("partition.topic"), topic)
-        found: list[str] = actions.column("path").filter(own).to_pylist()
-        return found
+    def listed(self) -> FileList:
+        """Returns the files of this version with their topics, in columns. Raises TableError if the
+        log does not read.
+        """
+        if self._listed is None:
+            try:
+                self._listed = file_list.read(self._state)
+            except LogError as why:
+                raise self._unreadable(why) from why
+        return self._listed
+
+    def _unreadable(self, why: LogError) -> TableError:
+        return TableError(
+            f"the log {self.path}/{LOG} does not read ({first_line(why)}): put it back from a"
+            " copy, or ingest into a new table"
+        )
 
     def check_files(self) -> None:
         """Raises TableError if a file that belongs to the table is missing."""

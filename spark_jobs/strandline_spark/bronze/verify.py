@@ -10,27 +10,28 @@ cluster's high watermark.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from strandline_proto.ids import topic_id_text
-from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
 from strandline_spark.maintenance import removals
-from strandline_spark.verification.runs import TopicRuns
+from strandline_spark.verification.accounts import NO_RANGES
+from strandline_spark.verification.intervals import Intervals
+from strandline_spark.verification.readings import Readings
+from strandline_spark.verification.runs import NO_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from strandline_spark.bronze.commits import CommittedRange
-    from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.cluster.cluster import Marks
-    from strandline_spark.verification.runs import Run
+    from strandline_spark.verification.accounts import Ranges
+    from strandline_spark.verification.runs import Run, Runs
 
 
 @dataclass(slots=True)
@@ -80,42 +81,43 @@ def verify(
     values: bool = False,
     may_lack: bool = False,
     full: bool = True,
+    readings: Readings | None = None,
 ) -> list[PartitionFindings]:
     """Returns one finding for each partition, in order.
 
     `complete` demands that the table has all that the topic has, `allow_lost` accepts offsets that
     retention removed, and `values` reads the topic again and compares each row with its record.
-    Unless `full`, only files that no earlier verification has noted are read.
+    Unless `full`, only files that no earlier verification has noted are read. `readings` has what
+    another part of this verification has read.
     Raises TableError if the table has nothing of the topic, unless it `may_lack` it or the topic is
     empty.
     """
     table = BronzeTable.open(table_path)
-    held = TopicRuns(table, topic, full=full)
-    known = [(version, one) for version, one in accounts(table) if one.topic == topic]
-    held.check_accounts(known)
+    seen = (readings or Readings(full=full)).of(table)
+    held, accounts = seen.runs(topic), seen.accounts.of_topic(topic)
+    held.check_accounts(accounts)
     gone = removals.removed(removals.read(table.state))
-    runs = held.of
-    ranges, audited = _ranges_of(table, known)
-    partitions = sorted(set(runs) | set(ranges))
+    log_start = table.log_start()
+    taken = {p: accounts.of_partition(p, log_start) for p in accounts.partitions()}
+    partitions = sorted({*held.of, *taken})
     found = [
         check_partition(
             TopicPartition(topic, p),
-            runs.get(p, []),
-            ranges.get(p, []),
+            held.of.get(p, NO_RUNS),
+            taken.get(p, NO_RANGES),
             table.end(TopicPartition(topic, p)),
-            audited[p],
             gone.get(TopicPartition(topic, p), ()),
         )
         for p in partitions
     ]
     if bootstrap is not None:
-        _compare_with_cluster(topic, found, ranges, bootstrap, table if values else None)
+        _compare_with_cluster(topic, found, taken, bootstrap, table if values else None)
     if not (partitions or may_lack or (found and all(one.lag == 0 for one in found))):
         raise TableError(f"{table_path} holds nothing of topic {topic}; ingest it first")
     if found:
         found[0].problems += held.problems
     if all(one.sound for one in found):
-        held.note(known)
+        held.note(accounts)
     for finding in found:
         if complete and finding.lag > 0:
             finding.problems.append(f"{finding.lag} offsets of the topic are not in the table yet")
@@ -124,89 +126,69 @@ def verify(
     return found
 
 
-def _ranges_of(
-    table: FencedTable, known: list[tuple[int, CommittedRange]]
-) -> tuple[dict[int, list[CommittedRange]], Counter[int]]:
-    """Returns the ranges of each partition in the order of their commits, and how many of the first
-    are known only from the audit.
-    """
-    log_start = table.log_start()
-    ranges: dict[int, list[CommittedRange]] = {}
-    audited: Counter[int] = Counter()
-    for version, one in known:
-        ranges.setdefault(one.partition, []).append(one)
-        audited[one.partition] += version < log_start
-    for of_partition in ranges.values():
-        of_partition.reverse()
-    return ranges, audited
-
-
 def check_partition(
     tp: TopicPartition,
-    runs: list[Run],
-    ranges: list[CommittedRange],
+    runs: Runs,
+    ranges: Ranges,
     fence: int | None,
-    audited: int = 0,
     removed: Sequence[tuple[int, int]] = (),
 ) -> PartitionFindings:
-    """Judges one partition from its runs, the ranges of its commits, and the end of the table. The
-    first `audited` ranges have left the log; rows at the offsets `removed` are gone on purpose.
+    """Judges one partition from its runs, the ranges of its commits, and the end of the table. Rows
+    at the offsets `removed` are gone on purpose.
     """
     found = PartitionFindings(tp.topic, tp.partition)
-    found.rows = sum(run.end - run.start for run in runs)
-    runs = sorted(runs)
-    covered = union(runs)
-    found.doubles = found.rows - sum(end - start for start, end in covered)
-    found.first_offset = covered[0][0] if covered else -1
-    last = covered[-1][1] if covered else 0
+    found.rows = runs.rows
+    covered, gone = runs.covered(), Intervals.of_pairs(removed)
+    found.doubles = found.rows - covered.length
+    found.first_offset = int(covered.starts[0]) if covered.length else -1
+    last = int(covered.ends[-1]) if covered.length else 0
     found.end_offset = last if fence is None else fence
     if found.doubles > 0:
         found.problems.append(f"{found.doubles} rows repeat an offset")
-    if any(b.epoch_first < a.epoch_last for a, b in pairwise(runs)):
+    if runs.epochs_fall():
         found.problems.append("leader epochs go back as offsets rise")
     if last > found.end_offset:
         found.problems.append(f"rows go up to {last}, past the table's end {found.end_offset}")
-    again = sum(end - start for start, end in removals.common(covered, removed))
-    found.removed = sum(end - start for start, end in removed) - again
+    again = covered.common(gone)
+    found.removed = gone.length - again
     if again > 0:
         found.problems.append(f"{again} rows are there that were removed from the table")
-    _check_ranges(found, ranges, removals.joined([*covered, *removed]), audited)
+    _check_ranges(found, ranges, covered | gone)
     return found
 
 
-def _check_ranges(
-    found: PartitionFindings,
-    ranges: list[CommittedRange],
-    covered: list[tuple[int, int]],
-    audited: int,
-) -> None:
+def _check_ranges(found: PartitionFindings, ranges: Ranges, covered: Intervals) -> None:
     """Checks that every offset of a range is a row or counted as empty, that ranges join, and that
     there is no gap elsewhere.
     """
-    for n, (a, b) in enumerate(pairwise(ranges)):
-        if n < audited and a.end < b.start:
-            found.gaps += b.start - a.end - held_in(covered, a.end, b.start)
-        elif b.start != a.end:
-            found.problems.append(f"commits took in up to {a.end}, then from {b.start}")
-    for one in ranges:
-        held = held_in(covered, one.start, one.end)
-        empty = one.skipped or 0
-        found.skipped += empty
-        found.lost += one.lost
-        missing = one.end - one.start - held - empty - one.lost
-        if missing > 0:
-            found.gaps += missing
-        elif missing < 0:
-            found.problems.append(f"[{one.start}, {one.end}) holds {held} rows, {one.rows} counted")
-        if held != one.rows and missing >= 0:
-            found.problems.append(
-                f"[{one.start}, {one.end}) was committed with {one.rows} rows, {held} are there"
-            )
+    starts, ends = ranges.starts, ranges.ends
+    # Of ranges that are known from the audit alone, those between may be lost.
+    may_lack = np.arange(1, len(ranges)) <= ranges.audited
+    hole = np.flatnonzero(may_lack & (ends[:-1] < starts[1:]))
+    width = starts[hole + 1] - ends[hole] - covered.held_in(ends[hole], starts[hole + 1])
+    found.gaps += int(width.sum())
+    is_apart = ends[:-1] != starts[1:]
+    is_apart[hole] = False
+    for n in np.flatnonzero(is_apart).tolist():
+        found.problems.append(f"commits took in up to {ends[n]}, then from {starts[n + 1]}")
+    held = covered.held_in(starts, ends)
+    found.skipped += int(ranges.skipped.sum())
+    found.lost += int(ranges.lost.sum())
+    missing = ends - starts - held - ranges.skipped - ranges.lost
+    found.gaps += int(missing[missing > 0].sum())
+    for n in np.flatnonzero((missing < 0) | (held != ranges.rows)).tolist():
+        place, rows = f"[{starts[n]}, {ends[n]})", ranges.rows[n]
+        found.problems.append(
+            f"{place} holds {held[n]} rows, {rows} counted"
+            if missing[n] < 0
+            else f"{place} was committed with {rows} rows, {held[n]} are there"
+        )
     # Ranges that are neither in the log nor in the audit are judged by the rows alone.
-    known_from = ranges[0].start if ranges else found.end_offset
-    first = covered[0][0] if covered else -1
+    known_from = int(starts[0]) if len(ranges) else found.end_offset
+    first = int(covered.starts[0]) if covered.length else -1
     if 0 <= first < known_from:
-        found.gaps += known_from - first - held_in(covered, first, known_from)
+        before = covered.held_in(np.array([first]), np.array([known_from]))
+        found.gaps += known_from - first - int(before[0])
     if found.gaps > 0:
         found.problems.append(f"{found.gaps} offsets have no row")
 
@@ -232,7 +214,7 @@ def held_in(covered: list[tuple[int, int]], start: int, end: int) -> int:
 def _compare_with_cluster(
     topic: str,
     found: list[PartitionFindings],
-    ranges: dict[int, list[CommittedRange]],
+    ranges: dict[int, Ranges],
     bootstrap: str,
     with_values_of: BronzeTable | None,
 ) -> None:
@@ -248,9 +230,9 @@ def _compare_with_cluster(
             from strandline_spark.bronze.verify_values import compare_values
 
             for one in found:
-                ours = ranges.get(one.partition, [])[-1:]
+                topic_id = ranges.get(one.partition, NO_RANGES).topic_id
                 mark = marks.get(one.tp)
-                if mark is None or (ours and ours[0].topic_id != topic_id_text(mark.topic_id)):
+                if mark is None or topic_id not in (None, topic_id_text(mark.topic_id)):
                     one.unchecked, one.differing = one.rows, 0
                 else:
                     compare_values(one, with_values_of, mark, cluster.bootstrap)
@@ -259,7 +241,7 @@ def _compare_with_cluster(
 
 
 def _compare_with_marks(
-    found: list[PartitionFindings], ranges: dict[int, list[CommittedRange]], marks: Marks
+    found: list[PartitionFindings], ranges: dict[int, Ranges], marks: Marks
 ) -> None:
     known = {one.partition for one in found}
     found += [PartitionFindings(t.topic, t.partition) for t in marks if t.partition not in known]
@@ -277,8 +259,8 @@ def _compare_with_marks(
             one.problems.append(
                 f"the table ends at {one.end_offset}, past the high watermark {one.high_watermark}"
             )
-        last = ranges.get(one.partition, [])[-1:]
-        if last and last[0].topic_id != topic_id_text(marks[tp].topic_id):
+        topic_id = ranges.get(one.partition, NO_RANGES).topic_id
+        if topic_id is not None and topic_id != topic_id_text(marks[tp].topic_id):
             one.problems.append("the topic was created anew since: another topic id")
 
 

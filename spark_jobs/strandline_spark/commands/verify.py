@@ -122,6 +122,7 @@ def _refuse_spark_flags(arguments: argparse.Namespace, why: str) -> None:
 def _run_pipeline(arguments: argparse.Namespace) -> int:
     from strandline_spark.pipeline.config import load_pipeline
     from strandline_spark.pipeline.verify import verify_parsed, verify_raw
+    from strandline_spark.verification.readings import Readings
 
     pipeline = load_pipeline(arguments.table)
     if not pipeline.every_gold:
@@ -130,8 +131,11 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
         )
     servers = _servers(arguments, ",".join(pipeline.topics), asking=("complete",))
     flags = ("complete", "allow_lost", "values", "full")
-    raw = verify_raw(pipeline, servers, **{name: getattr(arguments, name) for name in flags})
-    parsed = verify_parsed(pipeline, values=arguments.values, full=arguments.full)
+    asked = {name: getattr(arguments, name) for name in flags}
+    readings = Readings(full=arguments.full)
+    raw = verify_raw(pipeline, servers, readings=readings, **asked)
+    values, full = arguments.values, arguments.full
+    parsed = verify_parsed(pipeline, values=values, full=full, readings=readings)
     gold = _verify_gold(arguments, pipeline)
     state = _verify_state(pipeline, full=arguments.full)
     every: list[Any] = [*raw, *parsed, *gold, *state]

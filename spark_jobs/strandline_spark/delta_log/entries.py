@@ -10,7 +10,7 @@ from strandline_spark.errors import TableError, first_line
 from strandline_spark.stores import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 LOG: Final = "_delta_log"
 Action = dict[str, Any]
@@ -57,6 +57,15 @@ def infos_from(table: str, newest: int) -> Iterator[tuple[int, dict[str, Any]]]:
     while version >= 0 and (found := _info(table, version)) is not None:
         yield version, found
         version -= 1
+
+
+def infos_of(table: str, versions: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields each of these versions that the log has, with its commitInfo. Raises LogError for an
+    entry that does not read.
+    """
+    for version in versions:
+        if (found := _info(table, version)) is not None:
+            yield version, found
 
 
 def _info(table: str, version: int) -> dict[str, Any] | None:

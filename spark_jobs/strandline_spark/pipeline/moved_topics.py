@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_spark.delta_log.held_files import files_of
 from strandline_spark.errors import TableError
 
 if TYPE_CHECKING:
@@ -31,5 +30,5 @@ def moved_topics(
     others = [one for one in pipeline.parts if one.part != part.part]
     if not others:
         return
-    for topic in sorted({file.topic for file in files_of(table)}):
+    for topic in sorted(table.listed().topics.unique().to_pylist()):
         yield from ((topic, one.part) for one in others if one.takes(topic))

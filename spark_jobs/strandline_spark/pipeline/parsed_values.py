@@ -17,7 +17,6 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.columns import FILE_SCHEMA
 from strandline_spark.bronze.fenced_table import POSITION_KEY
-from strandline_spark.bronze.verify import union
 from strandline_spark.parsing.settings import reads_headers
 from strandline_spark.silver.duplicates import REASON, Seen
 from strandline_spark.silver.range_output import SilverRows
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.verify import ParsedFindings
-    from strandline_spark.verification.runs import Run
+    from strandline_spark.verification.intervals import Intervals
 
 WINDOW: Final = 1 << 18
 """Number of offsets that are compared at a time."""
@@ -71,21 +70,21 @@ class ParsedValues:
     def compare(
         self,
         found: ParsedFindings,
-        runs: Sequence[Sequence[Run]],
+        covered: Sequence[Intervals],
         skipped: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Counts the rows that differ, are missing or are extra, and adds the faults to the
         partition's problems.
 
-        `runs` has the offsets that each of the three tables holds; records at the offsets `skipped`
-        are gone from one of them on purpose, and not compared.
+        `covered` has the offsets that each of the three tables holds; records at the offsets
+        `skipped` are gone from one of them on purpose, and not compared.
         """
         found.differing = 0
         self._skipped = skipped
         wrong: _Wrong = {}
         key, within = self._settings.dedupe_key, self._settings.dedupe_within
         self._seen = Seen(key, within) if key else None
-        for start, stop in _windows(runs):
+        for start, stop in _windows(covered):
             self._compare_window(found.tp, start, stop, wrong)
         for (kind, what), (count, first) in wrong.items():
             found.differing += count
@@ -156,10 +155,10 @@ def _add(sums: dict[int, int], more: Iterable[tuple[int, int]]) -> None:
         sums[offset] = (sums[offset] + one) % _SUM if offset in sums else one
 
 
-def _windows(runs: Sequence[Sequence[Run]]) -> Iterator[tuple[int, int]]:
-    covered = union(sorted(run for of_table in runs for run in of_table))
+def _windows(covered: Sequence[Intervals]) -> Iterator[tuple[int, int]]:
+    pairs = [pair for of_table in covered for pair in of_table.pairs()]
     starts = sorted(
-        {at for first, end in covered for at in range(first // WINDOW * WINDOW, end, WINDOW)}
+        {at for first, end in pairs for at in range(first // WINDOW * WINDOW, end, WINDOW)}
     )
     return ((start, start + WINDOW) for start in starts)
 

@@ -5,12 +5,12 @@ bronze holds, and gold is the result of its statements over silver.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from strandline_spark.bronze.audit import accounts
+import numpy as np
+
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.verify import PartitionFindings, held_in, union, verify
+from strandline_spark.bronze.verify import PartitionFindings, verify
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.maintenance import removals
 from strandline_spark.maintenance.removals import common, joined
@@ -18,15 +18,17 @@ from strandline_spark.pipeline.columns import beside_columns
 from strandline_spark.pipeline.moved_topics import moved_topics
 from strandline_spark.pipeline.parsed_values import ParsedValues, duplicates_in
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
-from strandline_spark.verification.runs import TopicRuns
+from strandline_spark.verification.intervals import Intervals
+from strandline_spark.verification.readings import Readings
+from strandline_spark.verification.runs import NO_RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.pipeline.config import Pipeline
-    from strandline_spark.verification.runs import Run
+    from strandline_spark.verification.accounts import Accounts, Ranges
+    from strandline_spark.verification.runs import Runs, TopicRuns
 
 
 @dataclass(slots=True)
@@ -58,41 +60,55 @@ class ParsedFindings:
         return not self.problems
 
 
-def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[PartitionFindings]:
+def verify_raw(
+    pipeline: Pipeline,
+    bootstrap: str | None,
+    *,
+    full: bool = True,
+    readings: Readings | None = None,
+    **asked: Any,
+) -> list[PartitionFindings]:
     """Checks bronze with all topics, of which some may have been empty; `asked` are flags of
-    `verify`.
+    `verify`, and `readings` is what another part of this verification has read.
     """
+    seen = readings or Readings(full=full)
     return [
         found
         for topic in pipeline.topics
-        for found in verify(pipeline.bronze, topic, bootstrap, may_lack=True, **asked)
+        for found in verify(
+            pipeline.bronze, topic, bootstrap, may_lack=True, full=full, readings=seen, **asked
+        )
     ]
 
 
 def verify_parsed(
-    pipeline: Pipeline, *, values: bool = False, full: bool = True
+    pipeline: Pipeline,
+    *,
+    values: bool = False,
+    full: bool = True,
+    readings: Readings | None = None,
 ) -> list[ParsedFindings]:
     """Checks each silver table and its quarantine against bronze, each partition. With `values` it
     parses bronze again and compares each row. Unless `full`, only files that no earlier
-    verification has noted are read.
+    verification has noted are read. `readings` is what another part of this one has read.
     """
+    seen = readings or Readings(full=full)
     return [
         found
         for part in pipeline.parts
-        for found in _verify_part(part, pipeline, values=values, full=full)
+        for found in _verify_part(part, pipeline, seen, values=values)
     ]
 
 
 def _verify_part(
-    part: Pipeline, whole: Pipeline, *, values: bool, full: bool
+    part: Pipeline, whole: Pipeline, readings: Readings, *, values: bool
 ) -> list[ParsedFindings]:
     bronze = BronzeTable.open(part.bronze)
     silver = SilverTable.open(part.silver)
     quarantine = QuarantineTable.open(part.quarantine)
     silver.check_kind(part.parse, part.file)
     tables = (bronze, silver, quarantine)
-    known = [list(accounts(table)) for table in tables]
-    ranges = [_ranges(one) for one in known]
+    seen = [readings.of(table) for table in tables]
     entries = [removals.read(table.state) for table in tables]
     gone = [removals.removed(one) for one in entries]
     forgotten = removals.removed(entries[0], removals.FORGET)
@@ -102,16 +118,16 @@ def _verify_part(
         compared = ParsedValues(bronze, silver, quarantine, beside.parse)
     out: list[ParsedFindings] = []
     for topic in part.silver_topics:
-        held = [TopicRuns(table, topic, full=full) for table in tables]
-        own = [[pair for pair in every if pair[1].topic == topic] for every in known]
+        held = [one.runs(topic) for one in seen]
+        taken = [one.accounts.of_topic(topic) for one in seen]
         runs = [one.of for one in held]
         begun = len(out)
         for partition in sorted({p for one in runs for p in one}):
             tp = TopicPartition(topic, partition)
             found = check_parsed(
                 tp,
-                *(one.get(partition, []) for one in runs),
-                accounts=[one.get(tp, {}) for one in ranges],
+                *(one.get(partition, NO_RUNS) for one in runs),
+                accounts=[one.of_partition(partition) for one in taken],
                 removed=[one.get(tp, ()) for one in gone],
                 forgotten=forgotten.get(tp, ()),
             )
@@ -121,9 +137,10 @@ def _verify_part(
                 found.duplicates = duplicates_in(quarantine, tp)
             if compared is not None:
                 skipped = joined(pair for one in gone for pair in one.get(tp, ()))
-                compared.compare(found, [one.get(partition, []) for one in runs], skipped)
+                covered = [one.get(partition, NO_RUNS).covered() for one in runs]
+                compared.compare(found, covered, skipped)
             out.append(found)
-        _settle(held[1:], own[1:], out[begun:])
+        _settle(held[1:], taken[1:], out[begun:])
     for table in (silver, quarantine):
         for topic, other in moved_topics(part, whole, table):
             found = ParsedFindings(topic, -1)
@@ -134,102 +151,94 @@ def _verify_part(
 
 def _settle(
     held: Sequence[TopicRuns],
-    known: Sequence[Sequence[tuple[int, CommittedRange]]],
+    taken: Sequence[Accounts],
     found: Sequence[ParsedFindings],
 ) -> None:
     """Adds the faults in what was verified before to the findings about a topic, or notes what was
     verified now.
     """
-    for runs, ranges in zip(held, known, strict=True):
-        runs.check_accounts(ranges)
+    for runs, accounts in zip(held, taken, strict=True):
+        runs.check_accounts(accounts)
         if found:
             found[0].problems += runs.problems
     if all(one.sound for one in found):
-        for runs, ranges in zip(held, known, strict=True):
-            runs.note(ranges)
+        for runs, accounts in zip(held, taken, strict=True):
+            runs.note(accounts)
 
 
 def check_parsed(
     tp: TopicPartition,
-    bronze: list[Run],
-    silver: list[Run],
-    quarantine: list[Run],
+    bronze: Runs,
+    silver: Runs,
+    quarantine: Runs,
     *,
-    accounts: Sequence[Mapping[tuple[int, int], CommittedRange]],
+    accounts: Sequence[Ranges],
     removed: Sequence[Sequence[tuple[int, int]]] = ((), (), ()),
     forgotten: Sequence[tuple[int, int]] = (),
 ) -> ParsedFindings:
-    """Judges one partition; `accounts` has the accounts of each range [start, end) in the three
-    tables' commits, `removed` the offsets whose rows are gone from them on purpose, and `forgotten`
-    those that no table may have.
+    """Judges one partition; `accounts` has the ranges of the three tables' commits, `removed` the
+    offsets whose rows are gone from them on purpose, and `forgotten` those that no table may have.
     """
     found = ParsedFindings(tp.topic, tp.partition)
-    found.bronze, found.silver, found.quarantine = (
-        sum(run.end - run.start for run in runs) for runs in (bronze, silver, quarantine)
-    )
-    raw, parsed = union(sorted(bronze)), union(sorted(silver + quarantine))
-    doubled = found.silver + found.quarantine - sum(end - start for start, end in parsed)
+    tables = (bronze, silver, quarantine)
+    found.bronze, found.silver, found.quarantine = (one.rows for one in tables)
+    covered = [one.covered() for one in tables]
+    gone = [Intervals.of_pairs(one) for one in removed]
+    raw, parsed = covered[0], covered[1] | covered[2]
+    doubled = found.silver + found.quarantine - parsed.length
     if doubled > 0:
         found.problems.append(f"{doubled} rows of silver and quarantine repeat an offset")
-    for name, (have, want) in {
-        "bronze holds no such row, silver or quarantine does": (
-            parsed,
-            joined([*raw, *removed[0]]),
-        ),
-        "bronze holds the row, neither silver nor quarantine does": (
+    for name, have, want in (
+        ("bronze holds no such row, silver or quarantine does", parsed, raw | gone[0]),
+        (
+            "bronze holds the row, neither silver nor quarantine does",
             raw,
-            joined([*parsed, *removed[1], *removed[2]]),
+            parsed | gone[1] | gone[2],
         ),
-    }.items():
-        beyond = _beyond(have, want)
-        if beyond:
-            count = sum(end - start for start, end in beyond)
-            found.problems.append(f"{count} offsets from {beyond[0][0]} on: {name}")
-    covered = [union(sorted(runs)) for runs in (bronze, silver, quarantine)]
-    for name, held, out in zip(("silver", "quarantine"), covered[1:], removed[1:], strict=True):
-        again = _length(common(held, out)) + _length(common(held, forgotten))
+    ):
+        first = have.first_beyond(want)
+        if first is not None:
+            count = have.length - have.common(want)
+            found.problems.append(f"{count} offsets from {first} on: {name}")
+    never = Intervals.of_pairs(forgotten)
+    for name, held, out in zip(("silver", "quarantine"), covered[1:], gone[1:], strict=True):
+        again = held.common(out) + held.common(never)
         if again:
             found.problems.append(f"{again} rows are in {name} that were removed or forgotten")
-    whole = [joined([*held, *out]) for held, out in zip(covered, removed, strict=True)]
-    for (start, end), one in accounts[0].items():
-        rows = [held_in(held, start, end) for held in whole]
-        lost = held_in(list(removed[0]), start, end)
-        if not lost and rows[0] != rows[1] + rows[2]:
-            found.problems.append(
-                f"[{start}, {end}): {rows[0]} rows in bronze, {rows[1]} in silver and {rows[2]} in"
-                " quarantine"
-            )
-        for name, said, there in zip(("silver", "quarantine"), accounts[1:], rows[1:], strict=True):
-            own = said.get((start, end))
-            if own is not None and (
-                own.rows != there or not 0 <= one.rows - own.rows - own.elsewhere <= lost
-            ):
-                found.problems.append(
-                    f"[{start}, {end}) was committed with {own.rows} rows to {name}, {there} are"
-                    " there"
-                )
+    _check_accounts(found, covered, gone, accounts)
     return found
+
+
+def _check_accounts(
+    found: ParsedFindings,
+    covered: Sequence[Intervals],
+    gone: Sequence[Intervals],
+    accounts: Sequence[Ranges],
+) -> None:
+    """Checks that the tables hold as many rows of each range of bronze as their commits say."""
+    taken = accounts[0]
+    starts, ends = taken.starts, taken.ends
+    rows = [(held | out).held_in(starts, ends) for held, out in zip(covered, gone, strict=True)]
+    lost = gone[0].held_in(starts, ends)
+    wrong = {
+        n: [f": {rows[0][n]} rows in bronze, {rows[1][n]} in silver and {rows[2][n]} in quarantine"]
+        for n in np.flatnonzero((lost == 0) & (rows[0] != rows[1] + rows[2])).tolist()
+    }
+    for name, said, there in zip(("silver", "quarantine"), accounts[1:], rows[1:], strict=True):
+        place = said.places_of(taken)
+        own, elsewhere = (np.append(one, 0)[place] for one in (said.rows, said.elsewhere))
+        rest = taken.rows - own - elsewhere
+        is_wrong = (place >= 0) & ((own != there) | (rest < 0) | (rest > lost))
+        for n in np.flatnonzero(is_wrong).tolist():
+            what = f" was committed with {own[n]} rows to {name}, {there[n]} are there"
+            wrong.setdefault(n, []).append(what)
+    found.problems += [
+        f"[{starts[n]}, {ends[n]}){what}" for n, every in sorted(wrong.items()) for what in every
+    ]
 
 
 def _length(intervals: Sequence[tuple[int, int]]) -> int:
     return sum(end - start for start, end in intervals)
-
-
-def _beyond(have: list[tuple[int, int]], want: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns what `have` covers and `want` does not; both are disjoint, rising intervals."""
-    out = []
-    gaps = [(a[1], b[0]) for a, b in pairwise([(0, 0), *want, (1 << 63, 1 << 63)])]
-    at = 0
-    for start, end in have:
-        while at < len(gaps) and gaps[at][1] <= start:
-            at += 1
-        i = at
-        while i < len(gaps) and gaps[i][0] < end:
-            part = max(start, gaps[i][0]), min(end, gaps[i][1])
-            if part[0] < part[1]:
-                out.append(part)
-            i += 1
-    return out
 
 
 def _check_ends(
@@ -242,12 +251,3 @@ def _check_ends(
                 f"bronze ends at {bronze.end(tp)} and {other.KIND} at {other.end(tp)}: start the"
                 " pipeline once more, it brings them level"
             )
-
-
-def _ranges(
-    known: Sequence[tuple[int, CommittedRange]],
-) -> dict[TopicPartition, dict[tuple[int, int], CommittedRange]]:
-    out: dict[TopicPartition, dict[tuple[int, int], CommittedRange]] = {}
-    for _, one in known:
-        out.setdefault(one.tp, {})[one.start, one.end] = one
-    return out

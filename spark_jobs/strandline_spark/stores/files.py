@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from strandline_spark.stores import objects
 from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def is_folder(path: str) -> bool:
@@ -56,6 +57,39 @@ def mark(path: str) -> tuple[object, int, int]:
         return objects.mark(path)
     found = os.stat(path)
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def marks(root: str, paths: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Returns size and time of change, in ns, of each file under the root. Raises
+    FileNotFoundError.
+    """
+    if is_remote(root):
+        return objects.marks(root, paths)
+    found = [os.stat(f"{root}/{path}") for path in paths]
+    return [one.st_size for one in found], [one.st_mtime_ns for one in found]
+
+
+def fingerprints(folder: str, names: Iterable[str]) -> dict[str, str]:
+    """Returns a text for each of the small files that exist, which changes with its content. It is
+    empty for a file that does not read.
+    """
+    if is_remote(folder):
+        return objects.fingerprints(folder, names)
+    out = {}
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            out[name] = _fingerprint(f"{folder}/{name}")
+    return out
+
+
+def _fingerprint(path: str) -> str:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return hashlib.blake2b(file.readall(), digest_size=16).hexdigest()
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return ""
 
 
 def modified_s(path: str) -> float:

@@ -19,7 +19,7 @@ from strandline_spark.stores import options
 from strandline_spark.stores.paths import SCHEME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from obstore.store import S3Store
 
@@ -83,8 +83,48 @@ def size(address: str) -> int:
 def mark(address: str) -> tuple[str, int, int]:
     """Returns what changes with the object: its tag, the time of its writing, and its size."""
     found = _head(address)
-    at = int(found["last_modified"].timestamp() * 1_000_000_000)
-    return str(found["e_tag"]), at, int(found["size"])
+    return str(found["e_tag"]), _written_ns(found), int(found["size"])
+
+
+def _written_ns(state: Any) -> int:
+    return int(state["last_modified"].timestamp() * 1_000_000_000)
+
+
+def marks(root: str, paths: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Returns size and time of writing of each object below the root. It lists their folders, a
+    request for each thousand. Raises FileNotFoundError.
+    """
+    found: dict[str, Any] = {}
+    for folder in sorted({os.path.dirname(path) for path in paths}):
+        inner = f"{folder}/" if folder else ""
+        for name, one in _listed(f"{root}/{folder}".rstrip("/")):
+            found[inner + name] = one
+    lacking = [path for path in paths if path not in found]
+    if lacking:
+        raise FileNotFoundError(f"{root}/{lacking[0]}: no such object, or no such bucket")
+    states = [found[path] for path in paths]
+    return [int(one["size"]) for one in states], [_written_ns(one) for one in states]
+
+
+def fingerprints(folder: str, names: Iterable[str]) -> dict[str, str]:
+    """Returns a text for each of the objects that exist, which changes with its content: its tag,
+    time and size, of which the store makes the tag of the content.
+    """
+    found = dict(_listed(folder))
+    return {
+        name: f"{one['e_tag']} {_written_ns(one)} {one['size']}"
+        for name in names
+        if (one := found.get(name)) is not None
+    }
+
+
+def _listed(folder: str) -> Iterator[tuple[str, Any]]:
+    """Yields the rest of the name, and the state, of each object below the folder."""
+    store, key = _at(folder)
+    with told(folder):
+        chunks: Any = _obstore().list(store, prefix=f"{key}/")
+        for chunk in chunks:
+            yield from ((one["path"].removeprefix(f"{key}/"), one) for one in chunk)
 
 
 def read(address: str) -> bytes:
@@ -115,8 +155,8 @@ def remove(address: str) -> None:
 
 
 def remove_tree(address: str) -> None:
-    """Removes the objects below the address: the log's last, so that no table without its files
-    can be opened.
+    """Removes the objects below the address: those of the log first, so that no table without its
+    files can be opened.
     """
     store, key = _at(address)
     with told(address):

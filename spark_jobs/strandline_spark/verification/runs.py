@@ -13,13 +13,14 @@ from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.errors import TableError
 from strandline_spark.stores import files
 from strandline_spark.verification import noted_runs
-from strandline_spark.verification.noted_runs import Note, NotedFile
+from strandline_spark.verification.intervals import Intervals
+from strandline_spark.verification.noted_runs import FileRuns, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.verification.accounts import Accounts
 
 _BATCH_ROWS: Final = 1 << 17
 _COLUMNS: Final = ("partition", "offset", "leader_epoch")
@@ -35,6 +36,46 @@ class Run:
     epoch_last: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """The runs of one partition in columns, in no order."""
+
+    starts: Any
+    ends: Any
+    epochs_first: Any
+    epochs_last: Any
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Runs:
+        rows = [(one.start, one.end, one.epoch_first, one.epoch_last) for one in runs]
+        return cls(*np.array(rows, np.int64).reshape(-1, 4).T)
+
+    @property
+    def rows(self) -> int:
+        """Number of the rows; a repeated offset counts each time."""
+        return int((self.ends - self.starts).sum())
+
+    def covered(self) -> Intervals:
+        """Returns the offsets of the rows."""
+        return Intervals.of(self.starts, self.ends)
+
+    def epochs_fall(self) -> bool:
+        """True if a row has a lesser leader epoch than one of a lesser offset."""
+        order = np.lexsort((self.epochs_last, self.epochs_first, self.ends, self.starts))
+        return bool((self.epochs_first[order][1:] < self.epochs_last[order][:-1]).any())
+
+    def __or__(self, other: Runs) -> Runs:
+        pairs = zip(self._columns, other._columns, strict=True)
+        return Runs(*(np.concatenate(pair) for pair in pairs))
+
+    @property
+    def _columns(self) -> tuple[Any, ...]:
+        return self.starts, self.ends, self.epochs_first, self.epochs_last
+
+
+NO_RUNS: Final = Runs.of(())
+
+
 class TopicRuns:
     """The runs of every partition of one topic in a table. Files that an earlier verification has
     noted are not read again, unless `full`.
@@ -42,21 +83,18 @@ class TopicRuns:
 
     def __init__(self, table: FencedTable, topic: str, *, full: bool = True) -> None:
         """Raises TableError for a file that is missing or does not read."""
-        self.of: dict[int, list[Run]] = {}
-        """By partition, in no order. A table without leader epochs has epoch -1."""
+        self.of: dict[int, Runs] = {}
+        """By partition. A table without leader epochs has epoch -1."""
         self.problems: list[str] = []
         """Faults in what was verified before."""
-        self.read = 0
-        """Number of files that were read."""
         self._table = table
         self._topic = topic
         self._position = table.setting(POSITION_KEY)
         self._known = Note() if full else noted_runs.read(table.path, table.id, topic)
-        self._note = Note(table.version)
         if full:
             table.check_files()
         try:
-            changed = [path for path in table.topic_files(topic) if not self._take(path)]
+            self._files, changed = self._taken(table.listed().of_topic(topic))
         except FileNotFoundError as why:
             table.check_files()  # it names the files
             raise TableError(f"{table.path}: {why}; put it back from a copy") from why
@@ -65,40 +103,53 @@ class TopicRuns:
                 f"{len(changed)} files have changed since they were verified: {changed[0]}; such a"
                 " file never changes by itself"
             )
+        self._split()
 
-    def note(self, ranges: Iterable[tuple[int, CommittedRange]]) -> None:
-        """Notes what was read, as verified; `ranges` are those of the topic with their versions."""
-        self._note.accounts = noted_runs.accounts_hash(ranges, self._note.version)
+    def note(self, accounts: Accounts) -> None:
+        """Notes what was read, as verified, with the topic's accounts."""
         table = self._table
-        noted_runs.write(table.path, table.id, self._topic, self._note)
+        known = noted_runs.accounts_hash(accounts, table.version)
+        note = Note(table.version, known, self._files)
+        noted_runs.write(table.path, table.id, self._topic, note)
 
-    def check_accounts(self, ranges: Iterable[tuple[int, CommittedRange]]) -> None:
+    def check_accounts(self, accounts: Accounts) -> None:
         """Adds a problem if an account that was verified has changed."""
         known = self._known
         if known.version >= 0 and (
-            noted_runs.accounts_hash(ranges, known.version) != known.accounts
+            noted_runs.accounts_hash(accounts, known.version) != known.accounts
         ):
             self.problems.append(
                 f"the accounts of commits up to version {known.version} are not those that were"
                 " verified: an entry of the log or of the audit was changed or removed"
             )
 
-    def _take(self, path: str) -> bool:
-        """Takes the runs of a file. False if it is not what was noted of it."""
-        _, mtime_ns, size = files.mark(os.path.join(self._table.path, path))
-        known = self._known.files.get(path)
-        is_same = known is not None and known.size == size
-        if known is not None and is_same and known.mtime_ns == mtime_ns:
-            now = known
-        else:
-            self.read += 1
-            runs = self._runs_of(path)
-            now = NotedFile(size, mtime_ns, runs)
-            is_same = is_same and known is not None and sorted(known.runs) == sorted(runs)
-        self._note.files[path] = now
-        for partition, *run in now.runs:
-            self.of.setdefault(partition, []).append(Run(*run))
-        return known is None or is_same
+    def _taken(self, paths: Any) -> tuple[FileRuns, list[str]]:
+        """Returns the runs of the files, and the paths of those that are not what was noted."""
+        names = paths.to_pylist()
+        sizes, times = (np.array(one, np.int64) for one in files.marks(self._table.path, names))
+        known = self._known.files
+        places = known.places(paths)
+        known_sizes, known_times = (np.append(one, -1)[places] for one in known.marks())
+        is_same_size = (places >= 0) & (known_sizes == sizes)
+        is_known = is_same_size & (known_times == times)
+        changed, read = [], []
+        for n in np.flatnonzero(~is_known).tolist():
+            runs = self._runs_of(names[n])
+            read.append((names[n], int(sizes[n]), int(times[n]), runs))
+            place = int(places[n])
+            if place >= 0 and not (is_same_size[n] and known.runs_of(place) == sorted(runs)):
+                changed.append(names[n])
+        return known.only(places[is_known]).and_of(FileRuns.read(read)), changed
+
+    def _split(self) -> None:
+        columns = self._files.columns()
+        partitions = columns.pop("partition")
+        order = np.argsort(partitions, kind="stable")
+        numbers, firsts = np.unique(partitions[order], return_index=True)
+        ends = np.append(firsts[1:], len(order))[: len(firsts)]
+        for number, first, end in zip(numbers.tolist(), firsts, ends, strict=True):
+            own = order[first:end]
+            self.of[number] = Runs(*(one[own].astype(np.int64) for one in columns.values()))
 
     def _runs_of(self, path: str) -> list[noted_runs.Row]:
         out: dict[int, list[Run]] = {}

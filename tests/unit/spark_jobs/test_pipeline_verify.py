@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline_spark.bronze.commits import CommittedRange
+from strandline_spark.bronze.commits import Commit, CommittedRange
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.verify import ParsedFindings, check_parsed
-from strandline_spark.verification.runs import Run
+from strandline_spark.verification.accounts import Accounts, Ranges
+from strandline_spark.verification.runs import Run, Runs
 
 TP = TopicPartition("t", 0)
 
@@ -16,16 +17,16 @@ def run(start: int, end: int) -> Run:
     return Run(start, end, -1, -1)
 
 
-def account(
-    start: int, end: int, rows: int, elsewhere: int
-) -> dict[tuple[int, int], CommittedRange]:
+def account(start: int, end: int, rows: int, elsewhere: int) -> Ranges:
     taken = CommittedRange("t", "AAECAwQFBgcICQoLDA0ODw", 0, start, end, rows, 0, 0)
-    return {(start, end): replace(taken, elsewhere=elsewhere)}
+    commit = Commit(1, 0, "job", 0, [replace(taken, elsewhere=elsewhere)])
+    return Accounts.of_commits([commit]).of_partition(0)
 
 
 def check(bronze: list[Run], silver: list[Run], quarantine: list[Run]) -> ParsedFindings:
     accounts = [account(0, 10, 10, 0), account(0, 10, 8, 2), account(0, 10, 2, 8)]
-    return check_parsed(TP, bronze, silver, quarantine, accounts=accounts)
+    runs = (Runs.of(one) for one in (bronze, silver, quarantine))
+    return check_parsed(TP, *runs, accounts=accounts)
 
 
 def test_what_bronze_holds_is_in_one_of_the_two() -> None:
