@@ -7,13 +7,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.columns import FILE_SCHEMA, BronzeTable
 from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.stores import files as stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,8 @@ def take(root: str, batch_id: int, records: Iterable[Record], owner: str = "p") 
     ):
         held = list(group)
         path = f"topic={topic}/ingest_date=2026-01-01/{os.urandom(6).hex()}.parquet"
-        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        full = os.path.join(root, path)
+        stores.make_folder(os.path.dirname(full))
         rows = [
             {
                 "partition": partition,
@@ -51,7 +52,7 @@ def take(root: str, batch_id: int, records: Iterable[Record], owner: str = "p") 
             }
             for one in held
         ]
-        pq.write_table(pa.Table.from_pylist(rows, schema=FILE_SCHEMA), os.path.join(root, path))
+        stores.write_parquet(pa.Table.from_pylist(rows, schema=FILE_SCHEMA), full)
         tp = TopicPartition(topic, partition)
         start, end = table.end(tp) or 0, held[-1].offset + 1
         skipped = end - start - len(held)
@@ -63,7 +64,7 @@ def take(root: str, batch_id: int, records: Iterable[Record], owner: str = "p") 
         files.append(
             DataFile(
                 path=path,
-                size=os.path.getsize(os.path.join(root, path)),
+                size=stores.size(full),
                 topic=topic,
                 ingest_date="2026-01-01",
                 partition=partition,

@@ -152,7 +152,8 @@ def _matching(silver: AnyTable, quarantine: AnyTable, where: str) -> Offsets:
     known = {tp: set(own.tolist()) for tp, own in found.items()}
     repeated: dict[TopicPartition, list[int]] = {}
     # The log has no bounds of reasons, and a filter of delta-rs' dataset would leave out all files.
-    dataset: Any = quarantine.delta.to_pyarrow_dataset()
+    system = files.file_system(quarantine.path)
+    dataset: Any = quarantine.delta.to_pyarrow_dataset(filesystem=system)
     columns = ["topic", "partition", "offset", "reason", "detail"]
     for batch in dataset.to_batches(columns=columns):
         for row in batch.filter(pc.equal(batch.column("reason"), REASON)).to_pylist():
