@@ -21,7 +21,6 @@ import json
 import os
 import platform
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -46,7 +45,7 @@ from strandline_spark.errors import FenceError, TableError, first_line
 from strandline_spark.source.local_files import check_path
 from strandline_spark.stores import files
 from strandline_spark.stores.durable import check_writes, sync, sync_log
-from strandline_spark.stores.paths import absolute, is_remote
+from strandline_spark.stores.paths import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -439,31 +438,6 @@ def _suffixes() -> Iterator[str]:
     yield ""
     for number in itertools.count(2):
         yield f"-{number}"
-
-
-def set_aside(path: str) -> str:
-    """Moves a table's folder durably to a free name beside it, and returns that name. Raises
-    TableError.
-    """
-    if is_remote(path):
-        raise TableError(
-            f"{path} cannot be moved out of the way: an object store has no renames. Name another"
-            " table in the pipeline's file, or remove the old one with the store's own tools"
-        )
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    names = itertools.chain(
-        (f"{path}.{stamp}",), (f"{path}.{stamp}-{n}" for n in itertools.count(2))
-    )
-    aside = next(name for name in names if not os.path.lexists(name))
-    try:
-        os.rename(path, aside)
-        sync(os.path.dirname(os.path.abspath(path)))
-    except OSError as why:
-        raise TableError(
-            f"{path} cannot be moved to {aside} ({first_line(why)}): see to it that you may write"
-            " there, and run this again"
-        ) from why
-    return aside
 
 
 def _check_there(root: str, file: DataFile) -> None:

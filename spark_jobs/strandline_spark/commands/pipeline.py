@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from strandline_spark.commands.monitoring import add_metrics, listen_address, me
 from strandline_spark.errors import OptionError
 from strandline_spark.spark.flags import add_spark, local_session
 from strandline_spark.stores import files
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     import argparse
@@ -257,7 +259,7 @@ def _reset(words: list[str]) -> int:
     from strandline_spark.gold.table import GoldTable
 
     pipeline, step = _step_to_reset("gold", words)
-    return _moved(step, lambda: GoldTable.open(step, pipeline.name).set_aside())
+    return _moved(pipeline, step, lambda: GoldTable.open(step, pipeline.name).set_aside())
 
 
 def _run_state(arguments: argparse.Namespace) -> int:
@@ -291,7 +293,7 @@ def _reset_state(words: list[str]) -> int:
     from strandline_spark.state.table import StateTable
 
     pipeline, step = _step_to_reset("state", words)
-    return _moved(step, lambda: StateTable.open(step, pipeline.name).set_aside())
+    return _moved(pipeline, step, lambda: StateTable.open(step, pipeline.name).set_aside())
 
 
 def _step_to_reset(section: str, words: list[str]) -> tuple[Pipeline, Any]:
@@ -314,15 +316,21 @@ def _step_to_reset(section: str, words: list[str]) -> tuple[Pipeline, Any]:
     return pipeline, step
 
 
-def _moved(step: GoldStep | StateStep, set_aside: Callable[[], str]) -> int:
-    if not files.is_folder(step.table):
-        print(  # noqa: T201 - the command's result
-            f"{step.name}: it has no table; the next run computes it from all of silver"
-        )
-        return 0
+def _moved(pipeline: Pipeline, step: GoldStep | StateStep, set_aside: Callable[[], str]) -> int:
+    from strandline_spark.delta_log.aside import end_removal
+    from strandline_spark.silver.rebuild import running
+
+    # A folder is moved at once. The objects of a table are not, so no job may run.
+    with running(pipeline, alone=True) if is_remote(step.table) else contextlib.nullcontext():
+        aside = end_removal(step.table)
+        if aside is None and not files.is_folder(step.table):
+            print(  # noqa: T201 - the command's result
+                f"{step.name}: it has no table; the next run computes it from all of silver"
+            )
+            return 0
+        place = set_aside() if aside is None else aside
     print(  # noqa: T201 - the command's result
-        f"{step.name}: the next run computes it from all of silver. The table as it was:"
-        f" {set_aside()}"
+        f"{step.name}: the next run computes it from all of silver. The table as it was: {place}"
     )
     return 0
 

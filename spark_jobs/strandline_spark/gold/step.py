@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from strandline_spark.bronze.fenced_table import committing
+from strandline_spark.delta_log.aside import end_removal
 from strandline_spark.errors import TableError
 from strandline_spark.gold.account import GoldAccount
 from strandline_spark.gold.batch import compute, framing_of
@@ -117,6 +118,7 @@ def run_step(
 
 def begin_again(step: GoldStep, silver: Silver, pipeline: str, note: Callable[[str], None]) -> None:
     """Moves the step's table aside if silver was rebuilt since: silver has other rows now."""
+    end_removal(step.table)
     if not silver.is_rebuilt or not DeltaTable.is_deltatable(step.table):
         return
     gold = GoldTable.open(step, pipeline)

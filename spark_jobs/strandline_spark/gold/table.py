@@ -20,8 +20,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from strandline_spark.bronze.fenced_table import committing, make_table, set_aside
+from strandline_spark.bronze.fenced_table import committing, make_table
 from strandline_spark.cluster.offsets import OFFSET_MAX
+from strandline_spark.delta_log.aside import set_aside
 from strandline_spark.delta_log.checkpoints import write_if_due
 from strandline_spark.delta_log.commit import Change, ConflictError
 from strandline_spark.delta_log.commit import commit as commit_change

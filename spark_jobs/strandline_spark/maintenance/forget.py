@@ -15,7 +15,6 @@ gone, a rebuild does not miss them in bronze, and finds them nowhere.
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 import re
@@ -29,6 +28,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.compaction import Fence, unwritable
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.delta_log.aside import places_aside
 from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import OptionError, TableError, first_line
 from strandline_spark.maintenance import removals
@@ -114,9 +114,7 @@ def forget(
         done.begun_again.append(step.name)
     done.rows[str(silver.kind)] = _remove(silver, wanted, condition, dry_run=dry_run)
     paths = [one.path for one in (bronze, silver, quarantine)] + [step.table for step in steps]
-    done.aside = [
-        folder for path in paths for folder in sorted(glob.glob(f"{glob.escape(path)}.2*T*"))
-    ]
+    done.aside = [place for path in paths for place in places_aside(path)]
     return done
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.fenced_table import set_aside
+from strandline_spark.delta_log.aside import set_aside
 from strandline_spark.errors import OptionError, TableError, first_line
 from strandline_spark.gold.silver import REBUILT
 from strandline_spark.parsing.parts.type_names import column_type

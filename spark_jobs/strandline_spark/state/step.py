@@ -12,6 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 
 from strandline_spark.bronze.fenced_table import committing
+from strandline_spark.delta_log.aside import end_removal
 from strandline_spark.errors import TableError
 from strandline_spark.gold.silver import Silver
 from strandline_spark.state import graves
@@ -106,6 +107,7 @@ def begin_again(
     """Moves the step's table aside if silver was rebuilt since, or has a column of another type:
     its rows are others now.
     """
+    end_removal(step.table)
     if not DeltaTable.is_deltatable(step.table):
         return
     table = StateTable.open(step, pipeline)

@@ -19,7 +19,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Field
 
-from strandline_spark.bronze.fenced_table import committing, make_table, set_aside
+from strandline_spark.bronze.fenced_table import committing, make_table
+from strandline_spark.delta_log.aside import set_aside
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.silver.names import quoted
 from strandline_spark.source.local_files import check_path

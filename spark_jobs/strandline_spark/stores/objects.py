@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,10 @@ _CONNECT: Final = "10s"
 _RETRIES: Final = 8
 _RETRY: Final = timedelta(seconds=60)
 _PART: Final = 8 << 20
+_AT_ONCE: Final = 1000
+"""Objects that one request removes."""
+_COPIES: Final = 16
+"""Copies that are under way at a time."""
 _stores: dict[tuple[str, str, int], S3Store] = {}
 """By process too: a worker that was forked has connections of its own."""
 _conditional: set[tuple[str, str]] = set()
@@ -165,8 +170,32 @@ def remove_tree(address: str) -> None:
         logs = [path for path in paths if path.startswith(f"{key}/_delta_log/")]
         # The first entries go first: a log without them is no table.
         for some in (sorted(logs), [path for path in paths if path not in set(logs)]):
-            for start in range(0, len(some), 1000):
-                _obstore().delete(store, some[start : start + 1000])
+            for start in range(0, len(some), _AT_ONCE):
+                _obstore().delete(store, some[start : start + _AT_ONCE])
+
+
+def remove_newest_first(address: str, log: str) -> None:
+    """Removes the objects below the address: first those of the table's log, from the last name
+    down, so that the log is that of an earlier version until none is left.
+    """
+    inner = sorted((name for name in below(address) if name.startswith(f"{log}/")), reverse=True)
+    store, key = _at(address)
+    for some in (inner, [name for name in below(address) if not name.startswith(f"{log}/")]):
+        for start in range(0, len(some), _AT_ONCE):
+            with told(address):
+                _obstore().delete(store, [f"{key}/{one}" for one in some[start : start + _AT_ONCE]])
+
+
+def copy_tree(address: str, target: str) -> None:
+    """Copies the objects below the address, within the store."""
+    (store, key), (_, to) = _at(address), _at(target)
+
+    def copy(name: str) -> None:
+        with told(f"{target}/{name}"):
+            _obstore().copy(store, f"{key}/{name}", f"{to}/{name}")
+
+    with ThreadPoolExecutor(_COPIES) as pool:
+        list(pool.map(copy, below(address)))
 
 
 def reader(address: str) -> io.RawIOBase:

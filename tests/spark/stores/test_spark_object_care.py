@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from strandline_spark.bronze.compaction import Fence
 from strandline_spark.bronze.vacuum import vacuum
+from strandline_spark.commands.main import main
 from strandline_spark.delta_log import commit as delta_commit
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.maintenance.compaction import compact
@@ -22,6 +23,7 @@ from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 from strandline_spark.silver.tables import SilverTable
 from strandline_spark.state.step import run_step
+from strandline_spark.state.table import StateTable
 from strandline_spark.state.verify import verify_step
 from strandline_spark.stores import files, objects
 from strandline_spark.verification.readings import Readings
@@ -30,7 +32,7 @@ from support.deduped import FILE, level, make, record
 from support.object_store import BUCKET, object_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from strandline_spark.pipeline.config import Pipeline
@@ -55,6 +57,7 @@ def pipeline(endpoint: str, tmp_path: Path) -> Pipeline:
     """Person 7 has three records and a duplicate, of 40 days ago and of now, beside others."""
     lake = f's3://{BUCKET}/{secrets.token_hex(4)}"\ncheckpoint = "{tmp_path}/checkpoint'
     text = FILE.replace('name = "p"', f'name = "p"\ndirectory = "{lake}"') + STATE
+    (tmp_path / "pipeline.toml").write_text(text)
     one = parse_pipeline(text, str(tmp_path / "pipeline.toml"))
     make(one)
     old, now = (int(time.time() - days * DAY_S) for days in (40, 0))
@@ -210,3 +213,72 @@ def test_a_second_verify_asks_for_no_object_and_finds_one_that_has_changed_or_is
         said(pipeline)
     objects.write_over(f"{pipeline.silver}/{path}", content)
     assert said(pipeline) == []
+
+
+def command(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_state_table_is_copied_aside_and_begins_again_wherever_its_removal_breaks_off(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (step,) = pipeline.state
+    take(pipeline.bronze, 3, [record(0, 5, 9, int(time.time()))])
+    level(pipeline)
+    run(pipeline)
+    rows = places(step.table)
+    reset = ("state", "reset", "people", pipeline.file)
+    delete = objects._obstore().delete
+    monkeypatch.setattr(objects, "_AT_ONCE", 1)
+    for left in ("an earlier version", "files without a log", "the mark"):
+        names = list(files.below(step.table))
+        log = [name for name in names if name.startswith("_delta_log/")]
+        count = {"an earlier version": 1, "files without a log": len(log)}.get(left, len(names))
+        with monkeypatch.context() as patch:
+            patch.setattr("obstore.delete", that_dies_after(count, delete))
+            assert command(*reset) == 130
+        assert DeltaTable.is_deltatable(step.table) == (left == "an earlier version")
+        capsys.readouterr()
+        assert command(*reset) == 0
+        aside = capsys.readouterr().out.rpartition("The table as it was: ")[2].strip()
+        assert left == "an earlier version" or places(aside) == rows
+        assert not files.exists(step.table)
+        assert not files.exists(f"{step.table}.aside")
+        run(pipeline)
+        assert places(step.table) == rows
+    assert said(pipeline) == []
+    # The earlier version was copied once more.
+    assert len(forget(pipeline, "id = 9", dry_run=True).aside) == 4
+
+
+def that_dies_after(count: int, delete: Callable[..., None]) -> Callable[..., None]:
+    left = iter(range(count))
+
+    def crash(store: Any, paths: Any) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        delete(store, paths)
+
+    return crash
+
+
+def test_a_step_that_begins_again_ends_a_removal_that_broke_off(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (step,) = pipeline.state
+    rows = places(step.table)
+
+    def crash(path: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "remove", crash)
+        with pytest.raises(KeyboardInterrupt):
+            StateTable.open(step, "p").set_aside()
+    assert files.is_file(f"{step.table}.aside")
+    run(pipeline)
+    assert places(step.table) == rows
+    assert not files.exists(f"{step.table}.aside")

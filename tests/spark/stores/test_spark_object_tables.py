@@ -235,8 +235,3 @@ def test_what_an_object_store_cannot_do_is_refused_by_name(
     for wrong in ("s3://", "s3://lake", "s3://lake//x", "s3://lake/../x", "gs://lake/x"):
         assert run("verify", wrong, "t", "--bootstrap", broker.address) == 1
         assert f"TABLE: {wrong!r}" in capsys.readouterr().err
-    ingest(broker, topic, f"{lake}/bronze", 0, 10)
-    from strandline_spark.bronze.fenced_table import set_aside
-
-    with pytest.raises(TableError, match="cannot be moved out of the way: an object store has no"):
-        set_aside(f"{lake}/bronze")
