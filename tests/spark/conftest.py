@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.fake_broker_sync import FakeBroker
+from support.planner_forks import planner_forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +45,16 @@ def broker() -> Iterator[FakeBroker]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from strandline_spark.spark.session import start_session, stop_jvm
 
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = start_session("tests", master="local[2]", memory="1g", log_path=str(log), direct=True)
-    yield session
-    session.stop()
-    stop_jvm()
+    folder = tmp_path_factory.mktemp("spark")
+    with planner_forks(folder) as python:
+        session = start_session(
+            "tests",
+            master="local[2]",
+            memory="1g",
+            log_path=str(folder / "spark.log"),
+            direct=True,
+            worker_python=python,
+        )
+        yield session
+        session.stop()
+        stop_jvm()
