@@ -9,9 +9,9 @@ ARCHIVE := $(VENV)/.spark-archive
 COLLECTED := $(VENV)/.tests-collected
 # A file of tests is one process's, so that what it starts once is started once.
 # The order is tests/conftest.py's; by number of tests, the longest files would come last.
-# Tests that compute need a core each. Tests of servers and of Spark wait for these half of the time.
+# Tests that compute need a core each. Tests of servers and of Spark wait for these most of the time.
 WORKERS ?= 2
-PROCESS_WORKERS ?= $(shell expr 2 \* $(WORKERS))
+PROCESS_WORKERS ?= $(shell expr 3 \* $(WORKERS))
 # A process of tests that dies ends the run with the name of its test: xdist 3 waits for ever otherwise.
 PYTEST := $(BIN)/pytest --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --numprocesses
 

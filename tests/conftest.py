@@ -178,12 +178,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     `make test` leaves out what `proof` marks, and `make proof` runs it.
     """
+    proving = tuple(f"{folder.relative_to(TESTS.parent).as_posix()}/" for folder in PROOF)
     for item in items:
-        if any(folder in item.path.parents for folder in PROOF):
+        if item.nodeid.startswith(proving):
             item.add_marker(pytest.mark.proof)
-    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
-    assert all(path.is_file() for path in places), "LONGEST names a file that is gone"
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    assert all((TESTS / name).is_file() for name in LONGEST), "LONGEST names a file that is gone"
+    places = {f"tests/{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
 @pytest.hookimpl(optionalhook=True)
