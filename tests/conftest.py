@@ -89,8 +89,21 @@ LONGEST = (
     "property/test_controller_service_property.py",
 )
 """What takes longest by `pytest --durations`, in that order."""
-TOGETHER = ("tests/tidy/", "tests/browser/")
-"""Folders whose files are one process's: the sources are parsed once, and one browser starts."""
+TOGETHER = (
+    *("tests/tidy/", "tests/browser/"),
+    *("tests/spark/pipeline/test_spark_p", "tests/spark/pipeline/", "tests/spark/gold/"),
+    "tests/spark/",
+)
+"""Files that are one process's, by the first of these beginnings that is theirs: the sources are
+parsed once, and one browser starts. A session of Spark computes ten seconds until it has loaded and
+compiled what most runs use: four of them start.
+"""
+APART = (
+    "tests/spark/source/test_spark_standalone.py",
+    "tests/spark/spark/test_spark_kills.py",
+    "tests/spark/stores/test_spark_object_pipeline.py",
+)
+"""Files among them that use no session: they wait for processes that they start."""
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
@@ -182,14 +195,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(proving):
             item.add_marker(pytest.mark.proof)
-    assert all((TESTS / name).is_file() for name in LONGEST), "LONGEST names a file that is gone"
+    named = (*(TESTS / name for name in LONGEST), *(TESTS.parent / name for name in APART))
+    assert all(path.is_file() for path in named), "LONGEST or APART names a file that is gone"
     places = {f"tests/{name}": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile`, but for the folders of TOGETHER."""
+    """`--dist loadfile`, but for the files of TOGETHER."""
     if config.getoption("dist") != "loadfile":
         return None
     scheduler = importlib.import_module("xdist.scheduler").LoadFileScheduling(config, log)
@@ -198,8 +212,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _place_of(nodeid: str) -> str:
-    folder = next((each for each in TOGETHER if nodeid.startswith(each)), None)
-    return folder or nodeid.partition("::")[0]
+    file = nodeid.partition("::")[0]
+    if file in APART:
+        return file
+    return next((each for each in TOGETHER if file.startswith(each)), file)
 
 
 def pytest_collection_finish() -> None:

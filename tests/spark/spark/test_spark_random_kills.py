@@ -4,8 +4,9 @@ and silver have every record once, and each state table the latest row of its ke
 and state are what a run without kills gives.
 
 Among the tests each of `KINDS` is killed once, on a local master, a server and a process of the job
-at the same time; the driver dies in test_spark_kills.py. `make spark-kills` kills ten times in two
-million records on a standalone cluster, executors too (KILLS=, RECORDS=, SEED=).
+at the same time, for the JVM and the controller by `make proof`; the driver dies in
+test_spark_kills.py. `make spark-kills` kills ten times in two million records on a standalone
+cluster, executors too (KILLS=, RECORDS=, SEED=).
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ __all__ = ["make_cluster"]
 KINDS: Final = ("driver", "JVM", "Python worker", "leader", "controller")
 TOGETHER: Final = (("Python worker", "leader"), ("JVM", "controller"))
 KILLS: Final = int(os.environ.get("TEST_SPARK_KILLS", "0"))
-"""With none said: `TOGETHER`."""
-RECORDS: Final = int(os.environ.get("TEST_SPARK_RECORDS", "4000"))
+"""With none said: `TOGETHER`, each in a test of its own."""
+RECORDS: Final = int(os.environ.get("TEST_SPARK_RECORDS", "2000"))
 SEED: Final = int(os.environ.get("TEST_SPARK_SEED", "1"))
 PARTITIONS: Final = 4
 CHUNK: Final = 500
@@ -184,8 +185,8 @@ class Job:
 class Striker:
     """Kills a process of each kind; what Spark does not start again by itself is started again."""
 
-    def __init__(self, cluster: LocalCluster, job: Job) -> None:
-        self._cluster, self._job = cluster, job
+    def __init__(self, cluster: LocalCluster, job: Job, strike: tuple[str, ...]) -> None:
+        self._cluster, self._job, self._strike = cluster, job, strike
         self.draw = random.Random(SEED)
         self.kinds: dict[str, Callable[[], None]] = {
             "driver": self._driver,
@@ -199,7 +200,7 @@ class Striker:
     def order(self) -> list[tuple[str, ...]]:
         """What is killed at the same time. Each kind comes once before one comes again."""
         if KILLS == 0:
-            return list(TOGETHER)
+            return [self._strike]
         kinds = (*KINDS, "executor") if WORKERS else KINDS
         drawn: list[str] = []
         while len(drawn) < KILLS:
@@ -318,6 +319,16 @@ def check_state(pipeline: Pipeline, total: int) -> None:
     assert sorted(rows_of(chunks.table, "chunk", "n")) == sorted(ends.items())
 
 
+STRIKES: Final = (
+    [pytest.param((), id=f"{KILLS} kills")]
+    if KILLS
+    else [
+        pytest.param(TOGETHER[0], id=" and ".join(TOGETHER[0])),
+        pytest.param(TOGETHER[1], id=" and ".join(TOGETHER[1]), marks=pytest.mark.proof),
+    ]
+)
+
+
 def with_topic(make_cluster: MakeCluster) -> LocalCluster:
     cluster = make_cluster(brokers=3)
     with Admin(cluster.bootstrap) as admin:
@@ -326,8 +337,9 @@ def with_topic(make_cluster: MakeCluster) -> LocalCluster:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("strike", STRIKES)
 def test_every_record_is_in_the_table_once_whatever_was_killed(
-    make_cluster: MakeCluster, spark: SparkSession, tmp_path: Path
+    make_cluster: MakeCluster, spark: SparkSession, tmp_path: Path, strike: tuple[str, ...]
 ) -> None:
     with contextlib.ExitStack() as stack:
         beside = stack.enter_context(ThreadPoolExecutor(1))
@@ -339,7 +351,7 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
                 standalone.add_worker(host)
         cluster = starting.result()
         job = Job(standalone, cluster.bootstrap, tmp_path)
-        striker = Striker(cluster, job)
+        striker = Striker(cluster, job, strike)
         job.start()
         strikes = striker.order()
         share = -(-RECORDS // (len(strikes) * CHUNK)) * CHUNK
