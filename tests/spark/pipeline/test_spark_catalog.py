@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from strandline_spark.catalog import tables
+from support import catalog_reader
 from support.pipelines import of_file, run_pipeline_once
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from support.fake_broker_sync import FakeBroker
 
 pytestmark = pytest.mark.spark
 
-READER: Final = Path(__file__).parents[2] / "support" / "catalog_reader.py"
 PIPELINE: Final = """
 [pipeline]
 name = "catalog"
@@ -61,10 +62,11 @@ def test_both_engines_see_each_table_that_exists(
     pipeline = of_file(PIPELINE, tmp_path)
     run_pipeline_once(spark, pipeline, broker.address)
     assert tables(path)["silver"] == pipeline.silver
-    asked = [sys.executable, str(READER), path]
+    asked = [sys.executable, catalog_reader.__file__, path, "duckdb"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["duckdb"]
     rows = {"bronze": 30, "silver": 27, "quarantine": 3, "state_latest": 5}
-    assert found["duckdb"] == found["spark"]
-    assert {name: found["spark"][name] for name in rows} == rows
+    assert catalog_reader.rows_of_spark(spark, path) == found
+    assert list(found) == list(tables(path))
+    assert {name: found[name] for name in rows} == rows

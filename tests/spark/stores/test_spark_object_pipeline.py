@@ -120,7 +120,7 @@ def test_a_pipeline_survives_a_kill_is_proven_and_read_by_duckdb(
     for said in (killed, done, proven):
         assert SECRET not in said.stdout + said.stderr + logs
 
-    by_name = run(endpoint, tmp_path, "pipeline.toml", program=(str(CATALOG),))
+    by_name = run(endpoint, tmp_path, "pipeline.toml", "duckdb", "spark", program=(str(CATALOG),))
     assert by_name.returncode == 0, by_name.stderr
     counts = json.loads(by_name.stdout)
     assert counts["spark"] == counts["duckdb"]
