@@ -33,14 +33,16 @@ MARKED = {
     "tests/integration/test_containers.py": "kills at random, pauses, and fills a disk",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator four times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",
-    "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, and others here",
+    "tests/sim/test_sim_corpus.py": "runs one plan in sixteen with the product, and others here",
     "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
     "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
     "tests/sim/test_sim_topic_anew.py": "loses the power at four more disk operations",
     "tests/sim/test_sim_transactions.py": "kills coordinators at each of their steps",
     "tests/spark/gold/test_spark_gold_histories.py": "plays a random history",
     "tests/spark/gold/test_spark_gold_late.py": "plays a random history",
+    "tests/spark/gold/test_spark_gold_verify.py": "sums over sessions what sums over windows show",
     "tests/spark/pipeline/test_spark_rebuild.py": "kills a rebuild at each of its steps",
+    "tests/spark/spark/test_spark_random_kills.py": "kills once more, the JVM and the controller",
     "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (
         "ends the store at each disk operation in two more ways"
     ),
