@@ -38,7 +38,7 @@ _IMPORTED: Final = (
     *(f"strandline_spark.source.{each}" for each in ("planner", "history", "lag", "ranges")),
     *("strandline_spark.data_source", "strandline_spark.silver.range_output"),
 )
-_READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GRPC_")
+_READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "MIMALLOC_", "GRPC_")
 """Beginnings of the variables that an interpreter, or a library, reads before it runs a module."""
 _OF_ONE_FORK: Final = ("PYTHON_", "PYTHONUNBUFFERED")
 """Beginnings of those that Spark's modules read themselves, or that change nothing here."""
