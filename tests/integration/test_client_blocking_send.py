@@ -222,6 +222,15 @@ def test_a_buffer_that_stays_full_is_told_by_the_future(
             assert future.exception(IN_TIME_S) is not None
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts, also in tests that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_send_has_not_handed_its_record_over(
     threaded_cluster: ScriptedCluster, paused: ScriptedBroker
 ) -> None:

@@ -173,7 +173,7 @@ async def test_a_commit_of_a_member_that_has_left_is_nobodys(comes_back: bool) -
         if comes_back:
             consumer.subscribe(["orders"], listener=heard)
         else:
-            assert group.members == {}
+            await eventually(lambda: group.members == {}, "the member has left")
         cluster.groups.refuse_commits.clear()
         with pytest.raises(CommitFailed, match="orders:0"):
             await late[0]

@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING, Final
 
+from strandline_runtime.grpc_experiments import without_event_engine
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -169,8 +171,9 @@ def _read_at_start(environ: dict[str, str]) -> dict[str, str]:
 
 
 def _run(command: str, environ: dict[str, str]) -> None:
+    set_by_imports = {name: text for name, text in os.environ.items() if name not in _ENVIRON}
     os.environ.clear()
-    os.environ.update(environ)
+    os.environ.update(set_by_imports | environ)
     _, module, *words = command.split(" ")
     sys.argv = [module, *words]
     sys.path[0] = os.getcwd()
@@ -181,6 +184,7 @@ def _run(command: str, environ: dict[str, str]) -> None:
 def _forks() -> None:
     sys.path[0] = ""  # as with `python -m`
     forking = _Forking(socket.socket(fileno=int(sys.argv[1])))
+    without_event_engine()  # as `strandline_spark` does in a program of PySpark
     for module in _IMPORTED:
         importlib.import_module(module)
     gc.freeze()

@@ -40,6 +40,7 @@ AS_SPARK_STARTS_IT = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "67108864",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
+    "MIMALLOC_PURGE_DELAY": "-1",
     "PYTHONPATH": "/nowhere/spark-core.jar",
     "PYTHON_WORKER_FACTORY_SOCK_PATH": "/nowhere/socket",
 }
