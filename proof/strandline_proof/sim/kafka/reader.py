@@ -150,22 +150,33 @@ class KafkaReader:
             self._cluster.forget_leaders(self._topic)
             raise
         check(told.error_code, "Fetch")
-        found = {}
+        found: dict[int, list[tuple[int, bytes | None]]] = {}
         for topic in told.responses:
             for each in topic.partitions:
-                if each.error_code in RETRIABLE:
-                    self._on_event("Kafka's reader was refused and asked who leads")
-                    self._cluster.forget_leaders(self._topic)
-                    continue
-                if each.error_code == OUT_OF_RANGE:
-                    raise OutOfRange(each.partition_index)
-                check(each.error_code, f"Fetch of {self._topic}:{each.partition_index}")
-                if each.diverging_epoch is not None and each.diverging_epoch.epoch >= 0:
-                    raise Diverged(each.partition_index, each.diverging_epoch.end_offset)
-                records = self._taken(each.partition_index, bytes(each.records or b""))
+                try:
+                    records = self._records_of(each)
+                except KafkaFailed:
+                    if not found:
+                        raise
+                    return found  # as in `_fetched`: the next Fetch tells the error again
                 if records:
                     found[each.partition_index] = records
         return found
+
+    def _records_of(self, told: Any) -> list[tuple[int, bytes | None]]:
+        """The records of one partition of an answer, which its position is behind then. Raises
+        KafkaFailed.
+        """
+        if told.error_code in RETRIABLE:
+            self._on_event("Kafka's reader was refused and asked who leads")
+            self._cluster.forget_leaders(self._topic)
+            return []
+        if told.error_code == OUT_OF_RANGE:
+            raise OutOfRange(told.partition_index)
+        check(told.error_code, f"Fetch of {self._topic}:{told.partition_index}")
+        if told.diverging_epoch is not None and told.diverging_epoch.epoch >= 0:
+            raise Diverged(told.partition_index, told.diverging_epoch.end_offset)
+        return self._taken(told.partition_index, bytes(told.records or b""))
 
     def _request(self, partitions: list[int], wait_ms: int) -> dict[str, Any]:
         kind = request_of("Fetch")
