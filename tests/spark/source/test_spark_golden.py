@@ -106,17 +106,18 @@ def test_offsets_that_were_written_by_hand_are_a_start(
     assert by_hand.trigger() == [(1, 3, 8)]
 
 
-def test_an_old_table_is_sound(topic: FakeTopic, broker: FakeBroker) -> None:
-    found = verify(str(GOLDEN / "table"), "t", broker.address, complete=True)
+def copied(broker: FakeBroker, root: Path) -> BronzeJob:
+    shutil.copytree(GOLDEN, root, dirs_exist_ok=True)
+    return BronzeJob(broker.address, ("t",), str(root / "table"), str(root / "checkpoint"))
+
+
+def test_an_old_table_is_sound(topic: FakeTopic, broker: FakeBroker, tmp_path: Path) -> None:
+    table = copied(broker, tmp_path).table  # what is verified is noted beside a table
+    found = verify(table, "t", broker.address, complete=True)
     assert [(one.rows, one.end_offset, one.lost, one.sound) for one in found] == [
         (8, 8, 0, True),
         (8, 8, 0, True),
     ]
-
-
-def copied(broker: FakeBroker, root: Path) -> BronzeJob:
-    shutil.copytree(GOLDEN, root, dirs_exist_ok=True)
-    return BronzeJob(broker.address, ("t",), str(root / "table"), str(root / "checkpoint"))
 
 
 @pytest.mark.spark
