@@ -9,9 +9,7 @@ cluster's high watermark.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import asdict, dataclass, field
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +25,11 @@ from strandline_spark.verification.readings import Readings
 from strandline_spark.verification.runs import NO_RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from strandline_spark.cluster.cluster import Marks
     from strandline_spark.verification.accounts import Ranges
-    from strandline_spark.verification.runs import Run, Runs
+    from strandline_spark.verification.runs import Runs
 
 
 @dataclass(slots=True)
@@ -191,24 +189,6 @@ def _check_ranges(found: PartitionFindings, ranges: Ranges, covered: Intervals) 
         found.gaps += known_from - first - int(before[0])
     if found.gaps > 0:
         found.problems.append(f"{found.gaps} offsets have no row")
-
-
-def union(runs: Iterable[Run]) -> list[tuple[int, int]]:
-    """Returns the offsets that the sorted runs cover, as disjoint intervals."""
-    out: list[tuple[int, int]] = []
-    for run in runs:
-        if out and run.start <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], run.end))
-        else:
-            out.append((run.start, run.end))
-    return out
-
-
-def held_in(covered: list[tuple[int, int]], start: int, end: int) -> int:
-    """Returns how many offsets of [start, end) are covered by disjoint, rising intervals."""
-    first = bisect_right(covered, start, key=itemgetter(1))
-    last = bisect_left(covered, end, lo=first, key=itemgetter(0))
-    return sum(min(e, end) - max(s, start) for s, e in covered[first:last])
 
 
 def _compare_with_cluster(

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.cluster.offsets import OFFSET_MAX, TopicPartition
@@ -131,6 +133,13 @@ def common(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interva
             out.append((max(start, others[at][0]), min(end, others[at][1])))
             at += 1
     return out
+
+
+def held_in(covered: Sequence[Interval], start: int, end: int) -> int:
+    """Returns how many offsets of [start, end) are covered by disjoint, rising intervals."""
+    first = bisect_right(covered, start, key=itemgetter(1))
+    last = bisect_left(covered, end, lo=first, key=itemgetter(0))
+    return sum(min(e, end) - max(s, start) for s, e in covered[first:last])
 
 
 def _to_json(removal: Removal, before: str) -> dict[str, Any]:

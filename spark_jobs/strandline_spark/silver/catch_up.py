@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.verify import held_in
 from strandline_spark.delta_log.held_files import HeldFiles
 from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
 from strandline_spark.maintenance import removals
@@ -232,7 +231,7 @@ class CatchUp:
         groups = _groups(tasks, in_order=bool(settings.dedupe_key))
         for each, task, (rows, text) in zip(chunk, tasks, self._run(plan, groups), strict=True):
             one = each.account
-            removed = held_in(gone.get(one.tp, []), one.start, one.end)
+            removed = removals.held_in(gone.get(one.tp, []), one.start, one.end)
             account = _with_mark(counted(each, rows, removed), bronze)
             manifest = SilverManifest.from_json(text)
             out.append(ParsedRange(account, task.ingest_date, "", manifest))

@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import QueryBuilder
 
-from strandline_spark.bronze.verify import held_in
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.silver import Silver
@@ -170,7 +169,9 @@ def _excuse(
     excused = {
         place
         for place in held.keys() - expected.keys()
-        if held_in(gone.get(TopicPartition(place[0], place[1]), []), place[2], place[2] + 1)
+        if removals.held_in(
+            gone.get(TopicPartition(place[0], place[1]), []), place[2], place[2] + 1
+        )
     }
     keys = {tuple(held.pop(place)[name] for name in step.key) for place in excused}
     for place, row in list(expected.items()):

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from strandline_spark.bronze.audit import AuditCopier, last_ranges
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.commits import CommittedRange
-from strandline_spark.bronze.verify import held_in, union, verify
+from strandline_spark.bronze.verify import verify
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.commands.main import main
 from strandline_spark.errors import FenceError, TableError, UnknownTopic
+from strandline_spark.maintenance import removals
 from strandline_spark.verification.runs import Run, fold
 from support.command import clean_environ
 from support.spark_tables import ID, clean_log, commit, take, taken, write_file
@@ -521,5 +522,5 @@ def test_offsets_of_a_range_are_counted_as_a_set_counts_them(
     offsets: set[int], a: int, b: int
 ) -> None:
     start, end = sorted((a, b))
-    covered = union(Run(n, n + 1, 0, 0) for n in sorted(offsets))
-    assert held_in(covered, start, end) == len(offsets & set(range(start, end)))
+    covered = removals.joined((n, n + 1) for n in offsets)
+    assert removals.held_in(covered, start, end) == len(offsets & set(range(start, end)))

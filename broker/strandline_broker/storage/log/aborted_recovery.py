@@ -124,9 +124,10 @@ class AbortedRecovery:
     def _aborted(self, wanted: Collection[Segment]) -> dict[Segment, list[Aborted]]:
         start = self._start_for(min(segment.base_offset for segment in wanted))
         for _ in range(READS):
-            unread: list[DamagedRange] = []
-            entries = self._read_aborted(wanted, start, unread.append)
-            if all(self._is_known(found) for found in unread):
+            found: list[DamagedRange] = []
+            entries = self._read_aborted(wanted, start, found.append)
+            unread = [one for one in found if not self._is_known(one)]
+            if not unread:
                 return entries
         self._report(
             f"{self._directory}: {unread[0]} do not read, so the index of aborted transactions may"
