@@ -29,6 +29,7 @@ from strandline_proto.errors import (
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
 )
+from strandline_runtime.real import reserve_port
 from support.cluster import MakeCluster, eventually
 from support.command import COMMAND, CompletedCommand, clean_environ, start_strandline, strandline
 from support.raw import one_record, produce_raw, run_server, send_bytes, where_is
@@ -460,10 +461,12 @@ def test_garbage_on_the_port_hurts_nobody_else(cluster: LocalCluster, data: byte
 
 
 def test_up_on_a_port_in_use_names_the_port_and_starts_nothing(tmp_path: Path) -> None:
+    # The controller takes the port before the first broker's: this one must be free.
+    port = next(port for port in free_ports(50) if reserve_port("127.0.0.1", port - 1))
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         refused = strandline("up", "--detach", "--dir", tmp_path, "--port", port, "-n", 1)
     assert refused.status == 1
     assert f"port {port} for broker 1 is in use" in refused.error

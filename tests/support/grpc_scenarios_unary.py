@@ -38,12 +38,15 @@ async def unary_abort(rig: Rig) -> None:
         except BaseException as error:
             rig.handler.append(type(error).__name__)
             raise
+        finally:
+            rig.ended.set()
         return b""
 
     await rig.serve(UnaryUnary=serve)
     call = rig.method("UnaryUnary")(b"")
     await rig.saw(call)
     await rig.saw(call.details(), "details")
+    await rig.ended.wait()  # the status may arrive before the handler goes on
 
 
 @scenario
