@@ -4,13 +4,21 @@ import contextlib
 import math
 import secrets
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from strandline_bench.resources import cpu_s
+from strandline_local import probe
 from strandline_local.cluster_files import CONTROLLER
 from strandline_local.local_cluster import LocalCluster
+
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+"""A new cluster makes these topics in its first seconds."""
+SETTLED_S: Final = 60.0
+CALL_S: Final = 5.0
+LOOK_S: Final = 0.05
 
 
 class OwnCluster(Protocol):
@@ -52,6 +60,37 @@ def own_cluster(options: OwnCluster) -> Iterator[LocalCluster]:
             cluster.kill_all()
 
 
+def until_settled(cluster: LocalCluster) -> None:
+    """Waits until every broker has its logs of the internal topics.
+
+    The brokers sync the files of each new log. The file system writes out produced records with
+    them, so the start of a cluster would be a part of a throughput. Raises TimeoutError after
+    `SETTLED_S`.
+    """
+    deadline = time.monotonic() + SETTLED_S
+    while not all(_has_its_logs(cluster, topic) for topic in INTERNAL_TOPICS):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{' and '.join(INTERNAL_TOPICS)} are not made in {SETTLED_S:.0f} s")
+        time.sleep(LOOK_S)
+
+
+def _has_its_logs(cluster: LocalCluster, topic: str) -> bool:
+    """True if the brokers together have a log for each replica of the topic."""
+    from strandline.errors import UnknownTopicOrPartition
+    from strandline.sync import Admin
+
+    with Admin(cluster.grpc_bootstrap) as admin:
+        try:
+            partitions = admin.describe_topics([topic])[topic].partitions
+        except UnknownTopicOrPartition:
+            return False
+    logs = 0
+    for broker_id in cluster.broker_ids:
+        answer = probe.ask_log_dirs(cluster.grpc_address(broker_id), [topic], CALL_S)
+        logs += sum(len(each.replicas) for each in answer.log_dirs)
+    return logs == sum(len(each.replicas) for each in partitions)
+
+
 @contextlib.contextmanager
 def addresses(options: AnyCluster) -> Iterator[str]:
     """Bootstrap addresses of the given cluster, or of a new one that runs meanwhile."""
@@ -86,6 +125,7 @@ def running(options: AnyCluster) -> Iterator[Target]:
 def own_running(options: OwnCluster) -> Iterator[Target]:
     with own_cluster(options) as cluster:
         cluster.up()
+        until_settled(cluster)
         pids = [cluster.process(broker_id).pid for broker_id in cluster.broker_ids]
         controller = cluster.process(CONTROLLER).pid
         yield Target(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from strandline_bench.target import OwnCluster, own_cluster
+from strandline_bench.target import OwnCluster, own_cluster, until_settled
 from strandline_local.local_cluster import LocalCluster
 
 COMMAND_S = 300.0
@@ -109,6 +109,7 @@ def sides(options: OfSides) -> Iterator[list[Side]]:
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(own_cluster(options))
         cluster.up()
+        until_settled(cluster)
         found: list[Side] = [Strandline(cluster)]
         if options.kafka_script is not None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-peer-"))
