@@ -12,7 +12,8 @@ from strandline_bench.report import Report, median
 from strandline_bench.target import Target, fresh_topic, running
 
 if TYPE_CHECKING:
-    from strandline_proto.v1 import fetch_pb2
+    from strandline_proto.hot_messages import FetchRangeRequest
+    from strandline_spark.cluster.cluster import Leader
 
 MESSAGE_BYTES: Final = 2 << 20
 ROUND_S: Final = 300.0
@@ -38,12 +39,12 @@ async def _rounds(target: Target, options: Options, report: Report) -> None:
         ) as producer:
             result = await producer.send_many(topic, payloads(options.records, options.record_size))
             assert result.acknowledged == options.records, result
-        ranges = await _ranges(target.bootstrap, topic)
+        ranges = await asyncio.to_thread(_ranges, target.bootstrap, topic)
         for number in range(options.rounds + 1):  # the first one warms up and does not count
             used_s = target.brokers_cpu_s()
             started = time.perf_counter()
             async with asyncio.timeout(ROUND_S), asyncio.TaskGroup() as group:
-                readers = [group.create_task(_read(*one)) for one in ranges]
+                readers = [group.create_task(asyncio.to_thread(_read, *one)) for one in ranges]
             taken_s = time.perf_counter() - started
             used_s = target.brokers_cpu_s() - used_s
             assert sum(reader.result() for reader in readers) == options.records, readers
@@ -61,44 +62,36 @@ async def _rounds(target: Target, options: Options, report: Report) -> None:
     )
 
 
-async def _ranges(bootstrap: str, topic: str) -> "list[tuple[str, fetch_pb2.FetchRangeRequest]]":
-    """All that each partition has, and the address of its leader."""
-    from strandline import Admin
-    from strandline_proto.v1 import fetch_pb2
+def _ranges(bootstrap: str, topic: str) -> "list[tuple[Leader, FetchRangeRequest]]":
+    """All that each partition has, and its leader."""
+    from strandline_proto.hot_messages import FetchRangeRequest
+    from strandline_spark.cluster.cluster import Cluster
 
-    async with Admin(bootstrap) as admin:
-        described = (await admin.describe_topics([topic]))[topic]
-        ends = {each.partition.partition: each.end for each in await admin.list_offsets(topic)}
-        brokers = {broker.id: broker for broker in (await admin.describe_cluster()).brokers}
-    ranges = []
-    for partition in described.partitions:
-        leader = brokers[partition.leader]
-        host, port = next(
-            (host, port)
-            for name, host, port in leader.listeners
-            if name not in leader.kafka_listeners
+    cluster = Cluster(bootstrap.split(","))
+    marks = cluster.marks(cluster.leaders([topic]))
+    return [
+        (
+            mark.leader,
+            FetchRangeRequest(
+                topic_id=mark.topic_id,
+                partition=tp.partition,
+                current_leader_epoch=mark.epoch,
+                stop_offset=mark.high_watermark,
+                max_message_bytes=MESSAGE_BYTES,
+            ),
         )
-        request = fetch_pb2.FetchRangeRequest(
-            topic_id=described.topic_id,
-            partition=partition.partition,
-            current_leader_epoch=partition.leader_epoch,
-            stop_offset=ends[partition.partition],
-            max_message_bytes=MESSAGE_BYTES,
-        )
-        ranges.append((f"{host}:{port}", request))
-    return ranges
+        for tp, mark in marks.items()
+    ]
 
 
-async def _read(address: str, request: "fetch_pb2.FetchRangeRequest") -> int:
+def _read(leader: "Leader", request: "FetchRangeRequest") -> int:
     """The number of offsets in the messages of a range."""
     from strandline_proto.errors import NONE, from_code
-    from strandline_proto.v1 import services_pb2_grpc
-    from strandline_runtime.real import RealNetwork
+    from strandline_spark.cluster.range_calls import messages_of
 
-    async with RealNetwork().channel(address) as channel:
-        offset = request.start_offset
-        async for message in services_pb2_grpc.BrokerServiceStub(channel).FetchRange(request):
-            if message.error_code != NONE:
-                raise from_code(message.error_code, message.error_message)
-            offset = message.next_offset
+    offset = request.start_offset
+    for message in messages_of(leader, request):
+        if message.error_code != NONE:
+            raise from_code(message.error_code, message.error_message)
+        offset = message.next_offset
     return offset - request.start_offset

@@ -14,6 +14,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from strandline_broker.config.listeners import range_listener
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.common.events import Events
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
@@ -267,7 +268,7 @@ class Broker:
             OffsetsRpc(OffsetsService(replicas), metadata),
             DeleteRecordsRpc(DeleteRecordsService(replicas), metadata),
             TruncationsRpc(replicas),
-            MetadataRpc(metadata, listener.name),
+            MetadataRpc(metadata, listener.name, range_listener(self._config, listener.name)),
             AdminRpc(self.link, group_settings(self._config)),
             ReplicasInfoRpc(clock, replicas, metadata),
             LogDirsRpc(LogDirsService(self._runtime.fs, replicas)),

@@ -20,6 +20,7 @@ from strandline_broker.rpc.broker_service import (
 from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.rpc.watch.service import WATCH_SERVICE, add_watch_service
 from strandline_broker.storage.segment.open_segments import connections_max
+from strandline_proto.range_frames import MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from strandline_broker.kafka.listener import KafkaListener
     from strandline_broker.kafka.services import Services
     from strandline_broker.telemetry import ServerMetrics
-    from strandline_runtime.runtime import Runtime
+    from strandline_runtime.runtime import ByteStream, Runtime
 
 STOP_GRACE_S: Final = 0.1
 """Time for calls that are about to answer. Streams never end by themselves."""
@@ -107,7 +108,9 @@ class Listeners:
         for listener in listeners:
             grpc = passthrough_listener(self._config, listener.name)
             target = HostPort(_THIS_HOST.get(grpc.host, grpc.host), ports[grpc.name])
-            kafka = KafkaListener(services(), listener.name, target, limits)
+            made = services()
+            others = {MAGIC: partial(_serve_ranges, made, self._config.connections_max_idle_ms)}
+            kafka = KafkaListener(made, listener.name, target, limits, others)
             try:
                 ports[listener.name] = await kafka.bind(listener.host, listener.port)
             except OSError as error:
@@ -141,3 +144,21 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> int:
             f"cannot listen on {listener}: the port is in use, or the address is not this machine's"
         )
     return port
+
+
+async def _serve_ranges(services: Services, idle_ms: int, stream: ByteStream) -> None:
+    """Serves ranges in plain frames on a connection to a Kafka listener."""
+    from strandline_broker.hosts.serving.fetch_range import FetchRangeService
+    from strandline_broker.kafka.request import CloseConnection
+    from strandline_broker.rpc.malformed import MalformedRequest
+    from strandline_broker.rpc.records.range_frames import serve_ranges
+
+    try:
+        await serve_ranges(
+            FetchRangeService(services.replicas, services.metadata),
+            stream,
+            idle_s=None if idle_ms < 0 else idle_ms / 1000,
+            count=services.metrics.requests.labels(method="FetchRange").inc,
+        )
+    except MalformedRequest as error:
+        raise CloseConnection(str(error)) from error

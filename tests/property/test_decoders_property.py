@@ -139,6 +139,8 @@ ELSEWHERE = {
     "strandline_spark.silver.tables": "the schema that delta-rs has read",
     "strandline_spark.source.table_options": "metadata that this module wrote into the catalog",
     "strandline_broker.kafka.connection": "the length of a frame; test_fuzz.py sends any",
+    "strandline_broker.rpc.records.range_frames": "a length; `proto.range_frames` reads the rest",
+    "strandline_spark.cluster.range_streams": "two lengths; `proto.range_frames` reads the rest",
     "strandline_cli.cluster.reach": "two numbers of an answer whose length is checked",
     "strandline_spark.state.table": "the schema that delta-rs has read",
     "strandline_spark.parsing.parts.json_parts": "`spark.parsing.json_parts` calls it",

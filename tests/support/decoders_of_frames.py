@@ -1,12 +1,22 @@
-"""Readers of the requests of Kafka's clients: the header, then the body by its schema."""
+"""Readers of the requests of Kafka's clients, the header and then the body by its schema, and of
+ranges in plain frames.
+"""
 
 from __future__ import annotations
 
 import struct
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from strandline_broker.kafka import codec, wire
 from strandline_broker.kafka.headers import read_header
+from strandline_proto import range_frames
+from strandline_proto.hot_messages import (
+    AbortedTransaction,
+    FetchRangeRequest,
+    FetchRangeResponse,
+)
 from support.decoders import Decoder
 
 
@@ -68,4 +78,27 @@ def _request(data: bytes) -> Any:
     return codec.decode(header.api, header.version, body)
 
 
-DECODERS: Final = (Decoder("kafka.request", _requests(), _request, (wire.MalformedRequest,)),)
+def _range_request() -> bytes:
+    request = FetchRangeRequest(bytes(16), 3, 4, 5, 600, 1, 2 << 20)
+    return range_frames.request_frame(request)[range_frames.LENGTH.size :]
+
+
+def _range_head() -> bytes:
+    message = FetchRangeResponse(
+        records=b"records", next_offset=9, aborted_transactions=[AbortedTransaction(1, 2)]
+    )
+    return range_frames.message_head(message)[range_frames.LENGTHS.size :]
+
+
+DECODERS: Final = (
+    Decoder("kafka.request", _requests(), _request, (wire.MalformedRequest,)),
+    Decoder(
+        "range_frames.request", (_range_request(),), range_frames.parse_request, (DecodeError,)
+    ),
+    Decoder(
+        "range_frames.head",
+        (_range_head(),),
+        lambda data: range_frames.parse_message(data, b""),
+        (DecodeError,),
+    ),
+)

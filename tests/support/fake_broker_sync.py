@@ -138,6 +138,8 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
         self.address = ""
         self.calls: list[str] = []
         self.open_ranges = 0
+        self.range_port = 0
+        """The port for ranges in plain frames; 0: Metadata names none."""
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
 
@@ -189,6 +191,8 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
             controller_id=1,
             brokers=[common_pb2.NodeEndpoint(node_id=1, host=host, port=int(port))],
         )
+        if self.range_port:
+            answer.range_brokers.add(node_id=1, host=host, port=self.range_port)
         names = [ref.name for ref in request.topics] if request.only_named else list(self.topics)
         for name in names:
             topic = self.topics.get(name)

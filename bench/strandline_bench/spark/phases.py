@@ -88,17 +88,19 @@ def _drain(options: "SourceOptions", planned: Any) -> None:
 @contextlib.contextmanager
 def _timed_reading(spent: dict[str, float]) -> Iterator[None]:
     """`copies` gets all of the decoder's time."""
-    from strandline_proto import hot_calls
+    from strandline_spark.cluster.range_calls import messages_of
     from strandline_spark.source import decode, ranges, row_walk
 
-    calls = _TimedCalls(hot_calls, spent)
+    def timed_messages(*args: Any) -> _TimedMessages:
+        return _TimedMessages(messages_of(*args), spent)
+
     with contextlib.ExitStack() as stack:
         for owner, name, phase in (
             (decode, "crc_matches", "crc"),
             (row_walk, "rows", "decode"),
         ):
             stack.enter_context(_replaced(owner, name, _timed(getattr(owner, name), spent, phase)))
-        stack.enter_context(_replaced(ranges, "hot_calls", calls))
+        stack.enter_context(_replaced(ranges, "messages_of", timed_messages))
         stack.enter_context(
             _replaced(
                 decode.RangeDecoder, "decode", _timed_steps(decode.RangeDecoder.decode, spent)
@@ -107,21 +109,11 @@ def _timed_reading(spent: dict[str, float]) -> Iterator[None]:
         yield
 
 
-class _TimedCalls:
-    """FetchRange whose messages are waited for by the clock."""
+class _TimedMessages:
+    """The messages of a range, whose waits are measured by the clock."""
 
-    def __init__(self, calls: Any, spent: dict[str, float]) -> None:
-        self._calls = calls
-        self._spent = spent
-
-    def fetch_range(self, channel: Any) -> Callable[..., Any]:
-        ask = self._calls.fetch_range(channel)
-        return lambda *args, **options: _TimedCall(ask(*args, **options), self._spent)
-
-
-class _TimedCall:
-    def __init__(self, call: Any, spent: dict[str, float]) -> None:
-        self._call = call
+    def __init__(self, messages: Any, spent: dict[str, float]) -> None:
+        self._messages = messages
         self._spent = spent
 
     def __iter__(self) -> Iterator[Any]:
@@ -130,12 +122,12 @@ class _TimedCall:
     def __next__(self) -> Any:
         began = time.perf_counter()
         try:
-            return next(self._call)
+            return next(self._messages)
         finally:
             self._spent["fetch_wait"] += time.perf_counter() - began
 
-    def cancel(self) -> None:
-        self._call.cancel()
+    def close(self) -> None:
+        self._messages.close()
 
 
 def _timed(function: Callable[..., Any], spent: dict[str, float], phase: str) -> Callable[..., Any]:

@@ -128,3 +128,18 @@ def passthrough_listener(config: BrokerConfig, kafka: str) -> Listener:
     host = config.advertised(kafka).host
     near = [each for each in for_clients if config.advertised(each.name).host == host]
     return (near or for_clients)[0]
+
+
+def range_listener(config: BrokerConfig, grpc: str) -> str | None:
+    """The Kafka listener that serves ranges to the clients of that gRPC listener: the first that
+    passes HTTP/2 on to it and has the same advertised host. None without one.
+    """
+    host = config.advertised(grpc).host
+    for each in config.listeners:
+        if (
+            each.protocol is WireProtocol.KAFKA
+            and passthrough_listener(config, each.name).name == grpc
+            and config.advertised(each.name).host == host
+        ):
+            return each.name
+    return None

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 from collections import deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.common.request_times import Phase
@@ -19,7 +20,7 @@ from strandline_broker.kafka.request import CloseConnection, host_of
 from strandline_broker.kafka.wire import MalformedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from strandline_broker.config.addresses import HostPort
     from strandline_broker.hosts.common.request_times import Times
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from strandline_broker.kafka.request import Request
     from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import ByteStream, Listener
+
+    Serve = Callable[[ByteStream], Awaitable[None]]
+    """Serves one connection until it ends. Raises what `Connection.serve` raises."""
 
 TLS_HELLO: Final = b"\x16\x03"
 HTTP_1: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
@@ -46,9 +50,17 @@ WAITING: Final = frozenset(("Fetch", "Produce"))
 
 
 class KafkaListener:
-    def __init__(self, services: Services, name: str, grpc: HostPort, limits: Limits) -> None:
+    def __init__(
+        self,
+        services: Services,
+        name: str,
+        grpc: HostPort,
+        limits: Limits,
+        others: Mapping[bytes, Serve] = MappingProxyType({}),
+    ) -> None:
         """`grpc`: the address of this broker to which HTTP/2 is passed. `limits`: those of all
-        Kafka listeners of the broker.
+        Kafka listeners of the broker. `others`: by their first four bytes, the other protocols that
+        are served here.
         """
         self.name = name
         self.memory = limits.memory
@@ -58,6 +70,7 @@ class KafkaListener:
         self._services = services
         self._runtime = services.runtime
         self._grpc = grpc
+        self._others = others
         self._listener: Listener | None = None
         self._accepted: asyncio.Queue[ByteStream] = asyncio.Queue()
         self._group: asyncio.TaskGroup | None = None
@@ -184,6 +197,9 @@ class KafkaListener:
             raise CloseConnection(f"no request came within {FIRST_BYTES_S:.0f} s") from None
         if first == PREFACE:
             await self._pass_on(stream, first)
+            return
+        if first in self._others:
+            await self._others[first](stream)
             return
         if first.startswith(TLS_HELLO):
             raise CloseConnection(

@@ -83,6 +83,7 @@ class MetadataResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    RANGE_BROKERS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     controller_id: _builtins.int
     metadata_offset: _builtins.int
@@ -91,6 +92,12 @@ class MetadataResponse(_message.Message):
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeEndpoint]: ...
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]: ...
+    @_builtins.property
+    def range_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeEndpoint]:
+        """Addresses of the brokers that serve ranges in plain frames, for clients of the listener that received the request;
+        empty without such a listener.
+        """
+
     def __init__(
         self,
         *,
@@ -99,10 +106,11 @@ class MetadataResponse(_message.Message):
         brokers: _abc.Iterable[_common_pb2.NodeEndpoint] | None = ...,
         topics: _abc.Iterable[Global___TopicMetadata] | None = ...,
         metadata_offset: _builtins.int = ...,
+        range_brokers: _abc.Iterable[_common_pb2.NodeEndpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "metadata_offset", b"metadata_offset", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "metadata_offset", b"metadata_offset", "range_brokers", b"range_brokers", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

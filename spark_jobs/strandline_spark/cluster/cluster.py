@@ -23,6 +23,7 @@ from strandline_proto.v1 import fetch_pb2, metadata_pb2, services_pb2_grpc
 from strandline_runtime.real import CHANNEL_OPTIONS
 from strandline_spark.cluster.failed_calls import retriable_text, transport_text
 from strandline_spark.cluster.offsets import EARLIEST, LATEST, TopicPartition
+from strandline_spark.cluster.range_streams import close_streams
 from strandline_spark.errors import ClusterUnreachable, UnknownTopic
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def close_channels() -> None:
     mine = [key for key in _channels if key[0] == os.getpid()]
     for key in mine:
         _channels.pop(key).close()
+    close_streams()
 
 
 def pauses(patience: float) -> Iterator[float]:
@@ -86,6 +88,8 @@ class Leader(NamedTuple):
     replicas: tuple[int, ...]
     internal: bool = False
     """True for a topic that the cluster keeps for itself."""
+    range_address: str = ""
+    """`host:port` where the leader serves ranges in plain frames; empty without one."""
 
 
 class Mark(NamedTuple):
@@ -245,6 +249,7 @@ class Cluster:
         if self._read is not None and self._read[:2] == (answer, self._raised):
             return self._read[2]
         addresses = {b.node_id: f"{b.host}:{b.port}" for b in answer.brokers}
+        for_ranges = {b.node_id: f"{b.host}:{b.port}" for b in answer.range_brokers}
         out: Leaders = {}
         for topic in answer.topics:
             if topic.error_code == UnknownTopicOrPartition.code:
@@ -262,6 +267,7 @@ class Cluster:
                     tuple(p.isr),
                     tuple(p.replicas),
                     topic.is_internal,
+                    for_ranges.get(p.leader, ""),
                 )
         self._read = answer, self._raised, out
         return out

@@ -1,23 +1,23 @@
-"""The reader of one planned range on an executor: it calls FetchRange and decodes message by
-message until the range's last offset arrived.
+"""The reader of one planned range on an executor: it calls FetchRange, in plain frames or over
+gRPC, and decodes message by message until the range's last offset arrived.
 
 Reading has no side effects: the same range gives the same records every time (a task may be retried
 or run twice). A range is never read short. If records do not arrive within the deadline, or the
 broker no longer has them, the task fails.
 
-Each range has one server stream. gRPC reads ahead within its window, so no thread is needed. A
+Each range has one stream of the broker, which reads one message ahead, so no thread is needed. A
 stream has its own deadline and is renewed where it stopped. So a stuck broker is detected, while a
-slow reader is not cut off.
+slow reader reads on.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from strandline_proto import hot_calls
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 from strandline_proto.errors import (
     NONE,
@@ -35,9 +35,10 @@ from strandline_spark.cluster.cluster import (
     READ_UNCOMMITTED,
     Cluster,
     Leader,
-    channel_to,
 )
 from strandline_spark.cluster.failed_calls import transport_text
+from strandline_spark.cluster.range_calls import messages_of
+from strandline_spark.cluster.range_streams import RangeBroken
 from strandline_spark.errors import (
     ClusterUnreachable,
     RangeStalled,
@@ -61,10 +62,6 @@ than they save.
 """
 STALL_SECONDS: Final = 120.0
 """Longest wait for the next record of a range (the option pollTimeoutMs)."""
-STREAM_SECONDS: Final = 60.0
-"""Deadline of one stream. A stream that delivered something is renewed; any other is an error to
-retry.
-"""
 GONE_SECONDS: Final = 10.0
 """How long a broker may not know a topic id before the topic counts as gone. A broker may lag
 behind the controller.
@@ -133,6 +130,8 @@ class RangeReader:
                     yield from self._stream(leader)
             except grpc.RpcError as error:
                 self._why = transport_text(error)
+            except RangeBroken as error:
+                self._why = str(error)
             except CorruptMessage as error:
                 self._corrupt += 1
                 if self._corrupt >= CORRUPT_TRIES:
@@ -189,20 +188,19 @@ class RangeReader:
 
     def _stream(self, leader: Leader) -> Iterator[Any]:
         """Yields all messages of one call. `batches` judges its errors."""
-        call = hot_calls.fetch_range(channel_to(leader.address))(
-            FetchRangeRequest(
-                topic_id=leader.topic_id,
-                partition=self._planned.tp.partition,
-                current_leader_epoch=leader.epoch,
-                start_offset=self.decoder.position,
-                stop_offset=self._stop,
-                isolation_level=self._isolation_level,
-                max_message_bytes=MESSAGE_BYTES,
-            ),
-            timeout=STREAM_SECONDS,
+        request = FetchRangeRequest(
+            topic_id=leader.topic_id,
+            partition=self._planned.tp.partition,
+            current_leader_epoch=leader.epoch,
+            start_offset=self.decoder.position,
+            stop_offset=self._stop,
+            isolation_level=self._isolation_level,
+            max_message_bytes=MESSAGE_BYTES,
         )
-        try:
-            for message in call:
+        # A killed task or a satisfied LIMIT closes this generator, which also ends the broker's
+        # stream.
+        with closing(messages_of(leader, request)) as messages:
+            for message in messages:
                 if message.error_code != NONE:
                     if message.error_code == OffsetOutOfRange.code:
                         self._out_of_range(message)
@@ -211,10 +209,6 @@ class RangeReader:
                 yield from self.decoder.decode(message.records, message.aborted_transactions)
                 self.decoder.finish(message.next_offset)
                 self._progressed()
-        finally:
-            # A killed task or a satisfied LIMIT closes this generator, which also ends the server's
-            # stream.
-            call.cancel()
 
     def _progressed(self) -> None:
         self._waiting_since = time.monotonic()

@@ -1,9 +1,12 @@
-"""Reading one planned range: whole, pure, and never short, whatever the broker does meanwhile."""
+"""Reading one planned range: whole, pure, and never short, whatever the broker does meanwhile, in
+plain frames and over gRPC.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,9 +27,13 @@ from strandline_spark.source import ranges as ranges_module
 from strandline_spark.source.losses import OnLoss
 from strandline_spark.source.ranges import RangeReader
 from strandline_spark.source.splitting import PlannedRange
+from support.fake_broker_sync import FakeBroker
+from support.fake_range_server import serving_frames
 
 if TYPE_CHECKING:
-    from support.fake_broker_sync import FakeBroker, FakeTopic
+    from collections.abc import Iterator
+
+    from support.fake_broker_sync import FakeTopic
 
 Rows = list[tuple[int, bytes]]
 
@@ -37,6 +44,14 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranges_module, "GONE_SECONDS", 0.2)
     monkeypatch.setattr(ranges_module, "REFUSED_SECONDS", 0.2)
     monkeypatch.setattr(cluster_module, "PATIENCE_SECONDS", 0.3)
+
+
+@pytest.fixture(params=["frames", "gRPC"])
+def broker(request: pytest.FixtureRequest) -> Iterator[FakeBroker]:
+    with FakeBroker() as fake:  # type: ignore[abstract] # the calls it lacks are UNIMPLEMENTED
+        with serving_frames(fake) if request.param == "frames" else nullcontext():
+            yield fake
+        close_channels()
 
 
 @pytest.fixture
@@ -240,6 +255,7 @@ def test_a_reader_that_stops_early_leaves_no_stream_on_the_server(
     assert broker.open_ranges == 0
 
 
+@pytest.mark.parametrize("broker", ["gRPC"], indirect=True)
 def test_a_channel_belongs_to_the_process_that_made_it(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

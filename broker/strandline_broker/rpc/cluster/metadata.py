@@ -30,9 +30,13 @@ class MetadataRpc:
     name.
     """
 
-    def __init__(self, metadata: MetadataCache, listener: str) -> None:
+    def __init__(
+        self, metadata: MetadataCache, listener: str, range_listener: str | None = None
+    ) -> None:
+        """`range_listener`: the Kafka listener that serves ranges to the clients of `listener`."""
         self._metadata = metadata
         self._listener = listener
+        self._range_listener = range_listener
         self._described: dict[TopicId, tuple[CachedTopic, metadata_pb2.TopicMetadata]] = {}
         self._described_of: MetadataView | None = None
         """The view that topics were last described of; those it has no more are forgotten."""
@@ -54,6 +58,9 @@ class MetadataRpc:
             brokers=map(node_to_wire, live_brokers(view, self._listener)),
             metadata_offset=view.metadata_offset,
         )
+        if self._range_listener is not None:
+            brokers = live_brokers(view, self._range_listener)
+            response.range_brokers.extend(map(node_to_wire, brokers))
         self._forget_deleted(view)
         turns = Turns()
         if request.only_named:

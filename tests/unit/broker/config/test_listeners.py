@@ -4,7 +4,7 @@ import pytest
 
 from strandline_broker.config.addresses import Listener, WireProtocol
 from strandline_broker.config.keys import BrokerConfig
-from strandline_broker.config.listeners import is_grpc_by_need, passthrough_listener
+from strandline_broker.config.listeners import is_grpc_by_need, passthrough_listener, range_listener
 from strandline_broker.config.loading import (
     ConfigError,
     load_broker_config,
@@ -171,6 +171,18 @@ def test_http2_passes_to_a_listener_for_clients_and_else_to_the_one_between_brok
     listeners: str, more: dict[str, str], target: str
 ) -> None:
     assert passthrough_listener(broker(listeners, **more), "PLAINTEXT").name == target
+
+
+def test_ranges_come_from_the_first_kafka_listener_that_passes_on_to_the_same_clients() -> None:
+    config = broker(
+        "K://h:1,L://i:2,M://h:3,IN://h:4,A://i:5,B://h:6",
+        "K:PLAINTEXT,L:PLAINTEXT,M:PLAINTEXT",
+        inter_broker_listener_name="IN",
+    )
+    assert [range_listener(config, name) for name in ("IN", "A", "B")] == [None, "L", "K"]
+    assert range_listener(broker(BOTH), "GRPC") == "PLAINTEXT"
+    assert range_listener(broker("PLAINTEXT://far:1,GRPC://near:2"), "GRPC") is None
+    assert range_listener(broker("GRPC://127.0.0.1:1"), "GRPC") is None
 
 
 def test_the_bounds_of_connections_have_kafkas_defaults_but_for_the_queue() -> None:

@@ -16,9 +16,10 @@ from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.kafka import listener as listener_module
 from strandline_broker.kafka.limits import Limits
 from strandline_broker.kafka.listener import KafkaListener
-from strandline_broker.kafka.request import Request
+from strandline_broker.kafka.request import CloseConnection, Request
 from strandline_broker.kafka.versions import BY_NAME
 from strandline_runtime.real import real_runtime
+from strandline_runtime.runtime import ByteStream
 
 DEADLINE_S = 20.0
 REST: Any = (memoryview(b""), "a host", None)
@@ -72,7 +73,11 @@ class Subject:
 
 @asynccontextmanager
 async def listening(
-    settings: dict[str, str] | None = None, *, grpc_port: int = 1, descriptors: int = 100
+    settings: dict[str, str] | None = None,
+    *,
+    grpc_port: int = 1,
+    descriptors: int = 100,
+    others: dict[bytes, Any] | None = None,
 ) -> AsyncIterator[Subject]:
     log = Log()
     config = load_broker_config(
@@ -90,7 +95,9 @@ async def listening(
     metrics = SimpleNamespace(times=RequestTimes(runtime.clock))
     services = SimpleNamespace(runtime=runtime, config=config, metrics=metrics)
     limits = Limits.of(config, descriptors=descriptors)
-    found = KafkaListener(cast("Any", services), "K", HostPort("127.0.0.1", grpc_port), limits)
+    found = KafkaListener(
+        cast("Any", services), "K", HostPort("127.0.0.1", grpc_port), limits, others or {}
+    )
     subject = Subject(await found.bind("127.0.0.1", 0), log, [], found, metrics.times)
     serving = asyncio.create_task(found.run())
     try:
@@ -128,6 +135,21 @@ async def test_a_connection_above_the_limit_is_refused_and_the_others_stay(
         again = await subject.client(b"GET / HTTP/1.1\r\n")
         await again.end()
         assert "speaks HTTP" in subject.log.lines[-1]
+
+
+async def test_another_protocol_is_known_by_its_first_bytes_and_ends_with_its_connection() -> None:
+    async def serve(stream: ByteStream) -> None:
+        stream.write(b"ours " + await stream.read_exactly(4))
+        await stream.drain()
+        raise CloseConnection("the reason")
+
+    async with listening(others={b"RNG1": serve}) as subject:
+        ours = await subject.client(b"RNG1abcd")
+        assert await ours.reader.readexactly(9) == b"ours abcd"
+        await ours.end()
+        assert subject.log.lines == ["a Kafka connection was ended: the reason"]
+        await (await subject.client(b"RNG2")).end()
+        assert "the first four bytes of a request are its length" in subject.log.lines[-1]
 
 
 async def test_a_request_above_the_limit_ends_its_connection_with_the_key() -> None:

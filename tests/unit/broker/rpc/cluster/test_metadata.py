@@ -91,6 +91,18 @@ async def test_all_topics_are_described_by_name_with_epochs_and_errors() -> None
     assert leaderless.leader_epoch == 3
 
 
+async def test_live_brokers_have_an_address_for_ranges_if_a_listener_serves_them() -> None:
+    """A client that may not reach them gets none."""
+    request = metadata_pb2.MetadataRequest()
+    assert not (await ask(request)).range_brokers
+    answer = await MetadataRpc(cache(), "INTERNAL", "PLAINTEXT").Metadata(request, None)
+    assert [(b.node_id, b.port) for b in answer.brokers] == [(1, 9101), (3, 9103)]
+    assert [(b.node_id, b.host, b.port) for b in answer.range_brokers] == [
+        (1, "client.example", 9001),
+        (3, "client.example", 9003),
+    ]
+
+
 async def test_exactly_two_topics_are_internal_however_others_begin() -> None:
     names = ("__consumer_offsets", "__consumer_offsets.x", "__debezium-heartbeat.x")
     known = MetadataCache(cluster_id="cluster")
