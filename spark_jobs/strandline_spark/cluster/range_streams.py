@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 2.0
 """Time for a connection; past it the range comes by gRPC."""
-SILENT_SECONDS: Final = 60.0
-"""Longest wait for the next bytes of a message."""
+SILENT_SECONDS: Final = 15.0
+"""Longest wait for the next bytes of a message: the time in which gRPC's keepalive finds a broker
+that does not answer.
+"""
 AVOIDED_SECONDS: Final = 60.0
 """Time for which an address that serves no ranges is not tried again."""
 KEPT_BYTES_MAX: Final = 4 << 20
