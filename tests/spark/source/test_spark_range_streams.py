@@ -224,6 +224,8 @@ def test_a_connection_belongs_to_the_process_that_made_it(
         monkeypatch.setattr(os, "getpid", lambda: own + 1)
         assert read(filled) == EVERY
         assert {pid for pid, _ in range_streams._idle} == {own, own + 1}
+        first, second = range_streams._idle.values()
+        assert first is not second
         close_channels()
         assert {pid for pid, _ in range_streams._idle} == {own}
         monkeypatch.undo()
