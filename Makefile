@@ -115,7 +115,7 @@ dist: setup ## build source distribution and wheel of a release into dist/ (DRAF
 $(COLLECTED): $(READY)
 	-@$(BIN)/pytest --collect-only --quiet $(ELSEWHERE) >/dev/null && touch $@
 
-check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
+check: setup ## the quick gates: format, lint, types, contracts, protos, and the tests that take milliseconds
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests
 
 gates: format-check lint types contracts proto-fresh proto-lint docs-fresh console-fresh console-tests
@@ -153,8 +153,8 @@ console-tests:
 		{ npm --prefix console/web test --silent; exit 1; }
 
 quick-tests:
-	@$(PYTEST) $(WORKERS) --quiet -o faulthandler_timeout=300 -m "not proof" \
-		tests/tidy tests/unit tests/property tests/golden
+	@TEST_QUICK=1 $(PYTEST) $(WORKERS) --quiet -o faulthandler_timeout=300 -m "not proof" \
+		$(ELSEWHERE) tests/tidy tests/unit tests/property tests/golden
 
 fmt: setup ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --quiet --fix-only .

@@ -104,11 +104,62 @@ APART = (
     "tests/spark/stores/test_spark_object_pipeline.py",
 )
 """Files among them that use no session: they wait for processes that they start."""
+THOROUGH = (
+    "property/test_decoders_property.py",
+    "property/test_kafka_records_property.py",
+    "property/test_parsed_numbers_property.py",
+    "property/test_silver_widening_property.py",
+    "property/test_state_property.py",
+    "property/test_verification_property.py",
+    "unit/bench/test_baseline.py",
+    "unit/broker/kafka/groups/test_bounds.py",
+    "unit/broker/kafka/groups/test_classic.py",
+    "unit/broker/kafka/groups/test_offset_commits.py",
+    "unit/broker/kafka/records/test_fetch.py",
+    "unit/broker/kafka/records/test_offsets.py",
+    "unit/broker/kafka/records/test_produce.py",
+    "unit/broker/kafka/transactions/test_offset_commits.py",
+    "unit/broker/rpc/cluster/test_push_late.py",
+    "unit/broker/rpc/test_request_bounds.py",
+    "unit/broker/storage/cleaner/test_cleaner_crash.py",
+    "unit/broker/storage/controller/test_metadata_snapshot.py",
+    "unit/broker/storage/log/test_aborted_power.py",
+    "unit/broker/storage/log/test_bad_input.py",
+    "unit/broker/storage/log/test_producer_snapshot.py",
+    "unit/broker/storage/log/test_recovery.py",
+    "unit/broker/storage/log/test_retention_crash.py",
+    "unit/broker/storage/segment/test_reader_times.py",
+    "unit/broker/test_dashboards.py",
+    "unit/client/test_typed_clients.py",
+    "unit/client/testing/test_plugin.py",
+    "unit/proto/test_decompression.py",
+    "unit/runtime/test_grpc_experiments.py",
+    "unit/spark_jobs/delta_log/test_delta_log_files.py",
+    "unit/spark_jobs/maintenance/test_maintenance_compact.py",
+    "unit/spark_jobs/maintenance/test_maintenance_forget.py",
+    "unit/spark_jobs/maintenance/test_maintenance_retention.py",
+    "unit/spark_jobs/parsing/test_parsing_csv.py",
+    "unit/spark_jobs/parsing/test_parsing_epochs.py",
+    "unit/spark_jobs/parsing/test_parsing_json_random.py",
+    "unit/spark_jobs/parsing/test_parsing_times.py",
+    "unit/spark_jobs/silver/test_silver_dedupe.py",
+    "unit/spark_jobs/state/test_state_step.py",
+    "unit/spark_jobs/state/test_state_verify.py",
+    "unit/spark_jobs/test_access_lines.py",
+    "unit/spark_jobs/test_pipeline_values.py",
+    "unit/spark_jobs/test_silver_explode.py",
+    "unit/spark_jobs/test_silver_parts.py",
+    "unit/tools/test_reference.py",
+)
+"""Files that compute for more than a second: they damage each byte, end at each operation of a
+disk, or start interpreters. `make check` leaves them to `make test`, and does not import them.
+"""
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
 CLOSING = os.environ.pop("TEST_CLOSING", None)
 """The file to which the run adds its closing line; its workers and runs in tests do not."""
+collect_ignore = list(THOROUGH) if os.environ.get("TEST_QUICK") else []
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -195,8 +246,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(proving):
             item.add_marker(pytest.mark.proof)
-    named = (*(TESTS / name for name in LONGEST), *(TESTS.parent / name for name in APART))
-    assert all(path.is_file() for path in named), "LONGEST or APART names a file that is gone"
+    named = [TESTS / name for name in (*LONGEST, *THOROUGH)]
+    gone = [
+        path for path in (*named, *(TESTS.parent / name for name in APART)) if not path.exists()
+    ]
+    assert gone == [], "LONGEST, THOROUGH or APART names files that are gone"
     places = {str(TESTS / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
