@@ -21,14 +21,7 @@ _DUCKDB: Final = Path(__file__).with_name("duckdb_query.py")
 SECRET: Final = "SECRET-THAT-NO-LINE-SHOWS"
 BUCKET: Final = "lake"
 # delta-rs holds Python's lock while it waits for an answer: the server needs a process of its own.
-_SERVER: Final = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-"""
+_SERVER: Final = Path(__file__).with_name("s3_server.py")
 
 
 @contextlib.contextmanager
@@ -39,7 +32,7 @@ def object_store() -> Iterator[str]:
     if importlib.util.find_spec("moto") is None:
         pytest.skip("moto is not installed")
     with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _SERVER],
+        [sys.executable, "-W", "ignore", str(_SERVER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
