@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 DIES: Final = Path(__file__).parents[2] / "support" / "spark_driver_that_dies.py"
-CATALOG: Final = DIES.with_name("catalog_reader.py")
+TOGETHER: Final = DIES.with_name("spark_commands.py")
 COMMANDS: Final = ("-m", "strandline_spark.commands.main")
 DEADLINE_S: Final = 400
 PIPELINE: Final = """
@@ -110,19 +110,16 @@ def test_a_pipeline_survives_a_kill_is_proven_and_read_by_duckdb(
     once = ("run", "pipeline.toml", "--bootstrap", broker.address, "--once", "--close")
     killed = run(endpoint, tmp_path, *once, program=(str(DIES), "after-commit", "1"))
     assert killed.returncode < 0
-    done = run(endpoint, tmp_path, *once)
-    assert done.returncode == 0, done.stderr
     proof = ("verify", "pipeline.toml", "--bootstrap", broker.address, "--complete", "--full")
-    proven = run(endpoint, tmp_path, *proof)
+    commands = json.dumps([once, proof])
+    proven = run(endpoint, tmp_path, "pipeline.toml", commands, program=(str(TOGETHER),))
     assert proven.returncode == 0, proven.stdout + proven.stderr
     assert "sound: bronze, silver, gold and state" in proven.stdout
     logs = "".join(one.read_text(errors="replace") for one in tmp_path.rglob("*.log"))
-    for said in (killed, done, proven):
+    for said in (killed, proven):
         assert SECRET not in said.stdout + said.stderr + logs
 
-    by_name = run(endpoint, tmp_path, "pipeline.toml", "duckdb", "spark", program=(str(CATALOG),))
-    assert by_name.returncode == 0, by_name.stderr
-    counts = json.loads(by_name.stdout)
+    counts = json.loads(proven.stdout.splitlines()[-1])
     assert counts["spark"] == counts["duckdb"]
     assert counts["spark"]["silver"] == len(orders())
 
