@@ -1,5 +1,7 @@
 """Three hundred partitions: a broker dies, the others lead what it led, it comes back (I-94)."""
 
+import pytest
+
 from strandline_proof.mutants.catalogue import mutant_named
 from strandline_proof.sim.loop.timeline import Line
 from strandline_proof.sim.plan.plan import Fault, Plan
@@ -39,6 +41,7 @@ def roles(lines: list[Line], node: str, *, leader: int) -> dict[str, float]:
     }
 
 
+@pytest.mark.proof
 def test_brokers_that_take_longer_than_a_session_for_an_envelope_stay() -> None:
     _, lines = lines_of("only-answers-are-progress")
     assert fenced(lines) == [1]

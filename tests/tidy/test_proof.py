@@ -36,13 +36,15 @@ MARKED = {
     "tests/sim/test_sim_corpus.py": "runs one plan in sixteen with the product, and others here",
     "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
     "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
+    "tests/sim/test_sim_many_partitions.py": "slows each replica: the product slows one",
     "tests/sim/test_sim_topic_anew.py": "loses the power at four more disk operations",
     "tests/sim/test_sim_transactions.py": "kills coordinators at each of their steps",
     "tests/spark/gold/test_spark_gold_histories.py": "plays a random history",
     "tests/spark/gold/test_spark_gold_late.py": "plays a random history",
-    "tests/spark/gold/test_spark_gold_verify.py": "sums over sessions what sums over windows show",
+    "tests/spark/gold/test_spark_gold_verify.py": "finds in sessions what it finds in windows",
     "tests/spark/pipeline/test_spark_rebuild.py": "kills a rebuild at each of its steps",
     "tests/spark/spark/test_spark_random_kills.py": "kills once more, the JVM and the controller",
+    "tests/unit/spark_jobs/delta_log/test_delta_log_files.py": "plays four more random histories",
     "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (
         "ends the store at each disk operation in two more ways"
     ),

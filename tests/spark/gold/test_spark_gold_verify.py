@@ -58,6 +58,13 @@ def made(
 
 ONE_KIND: Final = pytest.mark.parametrize("made", ["windows"], indirect=True, scope="module")
 """For what is the same of windows and of sessions."""
+BY_TURNS: Final = pytest.mark.parametrize(
+    "made",
+    ["windows", pytest.param("sessions", marks=pytest.mark.proof)],
+    indirect=True,
+    scope="module",
+)
+"""For what differs in the statement alone: that sessions are sound is tested with windows."""
 
 
 @pytest.fixture
@@ -107,6 +114,7 @@ def test_a_table_that_nobody_touched_is_sound(
     }
 
 
+@BY_TURNS
 def test_a_changed_value_is_found_and_the_rounding_of_a_sum_is_not(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:
@@ -149,6 +157,7 @@ def test_rows_that_somebody_else_wrote_are_found(
     assert problem.startswith("2 rows are of windows that no commit has closed: {")
 
 
+@BY_TURNS
 def test_a_row_of_silver_that_is_gone_is_found(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:
@@ -163,6 +172,7 @@ def test_a_row_of_silver_that_is_gone_is_found(
     assert problem == "version 2 says 1 late rows, silver has 0"
 
 
+@BY_TURNS
 def test_commits_that_have_left_the_log_are_not_checked_and_said_to_be_so(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:
