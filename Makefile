@@ -10,8 +10,9 @@ COLLECTED := $(VENV)/.tests-collected
 # A file of tests is one process's, so that what it starts once is started once.
 # The order is tests/conftest.py's; by number of tests, the longest files would come last.
 # Tests that compute need a core each. Tests of servers and of Spark wait for these most of the time.
+# Each process imports all tests, seven seconds of a core.
 WORKERS ?= 2
-PROCESS_WORKERS ?= $(shell expr 3 \* $(WORKERS))
+PROCESS_WORKERS ?= $(shell expr 5 \* $(WORKERS) / 2)
 # A process of tests that dies ends the run with the name of its test: xdist 3 waits for ever otherwise.
 PYTEST := $(BIN)/pytest --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --numprocesses
 
@@ -52,7 +53,7 @@ PROVING = tests/proof tests/unit/proof $(shell grep -rl --include='test_*.py' 'p
 test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE) $(COLLECTED)
 	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(ELSEWHERE) $(PYTEST_ARGS) || $(NOTHING_SELECTED)
-	@$(SUBMAKE) sim MINUTES=$(or $(MINUTES),0.5)
+	@$(SUBMAKE) sim MINUTES=$(or $(MINUTES),0.25)
 
 proof: setup ## run the simulator's own tests, planted bugs, models, repeated kills (CORPUS=all)
 	@TEST_CORPUS_TURN=$(if $(filter all,$(CORPUS)),,$(FRESH)) $(PYTEST) $(WORKERS) -m proof $(or $(PYTEST_ARGS),$(PROVING)) || $(NOTHING_SELECTED)

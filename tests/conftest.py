@@ -91,12 +91,11 @@ LONGEST = (
 """What takes longest by `pytest --durations`, in that order."""
 TOGETHER = (
     *("tests/tidy/", "tests/browser/"),
-    *("tests/spark/pipeline/test_spark_p", "tests/spark/pipeline/", "tests/spark/gold/"),
-    "tests/spark/",
+    *("tests/spark/pipeline/", "tests/spark/gold/", "tests/spark/"),
 )
 """Files that are one process's, by the first of these beginnings that is theirs: the sources are
 parsed once, and one browser starts. A session of Spark computes ten seconds until it has loaded and
-compiled what most runs use: four of them start.
+compiled what most runs use: three of them start.
 """
 APART = (
     "tests/spark/source/test_spark_standalone.py",
