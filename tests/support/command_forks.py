@@ -11,6 +11,7 @@ The servers that a forked command starts are forks too: of the process behind th
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -21,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
@@ -258,9 +260,19 @@ def _import_all(package: str) -> None:
 
 
 def _run_command() -> None:
+    """As an interpreter ends, but for the objects: to free each would copy the parent's memory."""
     from strandline_cli.main import main
 
-    main()
+    status = 1
+    try:
+        main()
+    except SystemExit as end:
+        status = int(end.code or 0)
+    threading._shutdown()  # type: ignore[attr-defined] # threads that are waited for at the end
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 def _run_server() -> None:
