@@ -43,6 +43,8 @@ MARKED = {
     "tests/spark/gold/test_spark_gold_late.py": "plays a random history",
     "tests/spark/gold/test_spark_gold_verify.py": "finds in sessions what it finds in windows",
     "tests/spark/pipeline/test_spark_rebuild.py": "kills a rebuild at each of its steps",
+    "tests/spark/source/test_spark_standalone.py": "has two more workers that cannot work",
+    "tests/spark/spark/test_spark_kills.py": "kills the driver twice",
     "tests/spark/spark/test_spark_random_kills.py": "kills once more, the JVM and the controller",
     "tests/unit/spark_jobs/delta_log/test_delta_log_files.py": "plays four more random histories",
     "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (

@@ -121,20 +121,31 @@ def in_table(root: Path) -> list[tuple[int, int, bytes]]:
     return sorted((row["partition"], row["offset"], row["value"]) for row in rows)
 
 
+BEFORE_GOLD: Final = ("gold-before-commit", 2)
+"""Between the commits of one batch to silver and to gold."""
+
+
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([BEFORE_GOLD], id="before gold"),
+        pytest.param([("before-commit", 0), BEFORE_GOLD], id="twice", marks=pytest.mark.proof),
+    ],
+)
 def test_every_record_is_in_each_table_once_wherever_the_driver_was_killed(
-    broker: FakeBroker, tmp_path: Path
+    broker: FakeBroker, tmp_path: Path, kills: list[tuple[str, int]]
 ) -> None:
+    """With more records each time. Before the first commit of all `make proof` kills it too, and
+    test_spark_object_pipeline before a commit; while a task reads, test_spark_random_kills.
+    """
     topic = broker.create("t", 2)
-    fill(topic, 8)
+    fill(topic, 12 - 2 * len(kills))
     file = tmp_path / "pipeline.toml"
     file.write_text(PIPELINE)
     arguments = ["run", str(file), "--bootstrap", broker.address]
 
-    # Before the first commit of all, and between the commits of one batch to silver and to gold,
-    # with more records each time. At other moments, as while a task reads, test_spark_random_kills
-    # kills it.
-    for point, number in (("before-commit", 0), ("gold-before-commit", 2)):
+    for point, number in kills:
         fill(topic, 2)
         killed = start(str(DYING_DRIVER), point, str(number), *arguments, "--every", "1s")
         assert finished(killed)[0] == -signal.SIGKILL

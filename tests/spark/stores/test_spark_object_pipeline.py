@@ -108,7 +108,7 @@ def test_a_pipeline_survives_a_kill_is_proven_and_read_by_duckdb(
     text = PIPELINE.replace("LAKE", lake).replace("ENDPOINT", endpoint)
     (tmp_path / "pipeline.toml").write_text(text)
     once = ("run", "pipeline.toml", "--bootstrap", broker.address, "--once", "--close")
-    killed = run(endpoint, tmp_path, *once, program=(str(DIES), "after-commit", "1"))
+    killed = run(endpoint, tmp_path, *once, program=(str(DIES), "before-commit", "1"))
     assert killed.returncode < 0
     proof = ("verify", "pipeline.toml", "--bootstrap", broker.address, "--complete", "--full")
     commands = json.dumps([once, proof])
