@@ -17,8 +17,15 @@ def console() -> Iterator[ScriptedConsole]:
         yield script
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 390),
+        pytest.param("light", 390, marks=pytest.mark.proof),
+        pytest.param("dark", 1280, marks=pytest.mark.proof),
+    ],
+)
 def test_each_page_is_as_wide_as_its_window(
     browser: Browser, console: ScriptedConsole, theme: str, width: int
 ) -> None:

@@ -25,6 +25,7 @@ UNITS = TESTS / "unit" / "proof"
 MARKER = "pytest.mark.proof"
 MARKED = {
     "tests/browser/test_kip101_ghosts.py": "plays each history with and without its switch",
+    "tests/browser/test_page_widths.py": "has each width in the other theme too",
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
     "tests/chaos/test_survival.py": "kills leader and controller more than once",
     "tests/chaos/test_transfers.py": "kills brokers twice among transactions",
@@ -41,6 +42,7 @@ MARKED = {
     "tests/sim/test_sim_transactions.py": "kills coordinators at each of their steps",
     "tests/spark/gold/test_spark_gold_histories.py": "plays a random history",
     "tests/spark/gold/test_spark_gold_late.py": "plays a random history",
+    "tests/spark/gold/test_spark_gold_query.py": "counts windows of four more sizes",
     "tests/spark/gold/test_spark_gold_verify.py": "finds in sessions what it finds in windows",
     "tests/spark/pipeline/test_spark_rebuild.py": "kills a rebuild at each of its steps",
     "tests/spark/source/test_spark_standalone.py": "has two more workers that cannot work",
