@@ -72,11 +72,12 @@ class Machine:
 
     async def does(self, command: Path | None, *words: object) -> None:
         """Runs one command of a build, as at a shell; without a path, one of this build."""
-        environ = {"STRANDLINE_DIR": str(self.directory / "cluster")}
+        folder = str(self.directory / "cluster")
         if command is not None:
             line = [str(command), *map(str, words)]
-            await asyncio.to_thread(run, line, self.directory, **environ)
+            await asyncio.to_thread(run, line, self.directory, STRANDLINE_DIR=folder)
             return
+        environ = {"STRANDLINE_DIR": folder}
         done = await asyncio.to_thread(strandline, *words, environ=environ, cwd=self.directory)
         assert done.status == 0, done
 

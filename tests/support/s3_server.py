@@ -12,15 +12,15 @@ from functools import lru_cache
 from threading import Thread
 from typing import Any
 
-from moto.core import serialize  # type: ignore[import-untyped]
-from moto.moto_server.werkzeug_app import (  # type: ignore[import-untyped]
+from moto.core import serialize
+from moto.moto_server.werkzeug_app import (
     MotoRequestHandler,
     create_backend_app,
 )
 from werkzeug.serving import make_server
 
 
-class _Handler(MotoRequestHandler):  # type: ignore[misc]
+class _Handler(MotoRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # headers and body in one packet
 
@@ -29,7 +29,8 @@ class _Handler(MotoRequestHandler):  # type: ignore[misc]
 
 
 def main() -> None:
-    serialize.parse_to_aware_datetime = lru_cache(4096)(serialize.parse_to_aware_datetime)
+    times: Any = serialize
+    times.parse_to_aware_datetime = lru_cache(4096)(times.parse_to_aware_datetime)
     app = create_backend_app("s3")
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Handler)
     Thread(target=server.serve_forever, daemon=True).start()

@@ -9,11 +9,10 @@ It ends with the status of the first command that fails. After the last it print
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
-from typing import TYPE_CHECKING
-
-import catalog_reader
+from typing import TYPE_CHECKING, Any
 
 from strandline_spark.commands.main import main
 from strandline_spark.pipeline import job
@@ -28,7 +27,10 @@ def keep(ended: SparkSession) -> None:
 
 
 if __name__ == "__main__":
-    session.end_session = job.end_session = catalog_reader.end_session = keep  # type: ignore[assignment]
+    catalog_reader: Any = importlib.import_module("catalog_reader")  # beside this program
+    modules: tuple[Any, ...] = (session, job, catalog_reader)
+    for module in modules:
+        module.end_session = keep
     for command in json.loads(sys.argv[2]):
         try:
             main(command)
