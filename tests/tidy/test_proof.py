@@ -33,7 +33,7 @@ MARKED = {
     "tests/integration/kafka_wire/test_fuzz.py": "sends five times as many frames by chance",
     "tests/integration/test_containers.py": "kills at random, pauses, and fills a disk",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator four times",
-    "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",
+    "tests/integration/test_storage_exhaustive.py": "changes every byte in more ways",
     "tests/sim/test_sim_corpus.py": "runs one plan in sixteen with the product, and others here",
     "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
     "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
