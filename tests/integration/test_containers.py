@@ -160,6 +160,7 @@ def test_the_processes_do_not_run_as_root(containers: Containers) -> None:
         assert containers.compose("exec", "-T", service, "id", "-u").strip() != "0"
 
 
+@pytest.mark.proof
 def test_a_killed_leader_loses_nothing(containers: Containers, tmp_path: Path) -> None:
     containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="2")
     containers.environ["PAGE"] = str(tmp_path / "page.html")

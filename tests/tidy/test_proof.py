@@ -31,7 +31,7 @@ MARKED = {
     "tests/chaos/test_transfers.py": "kills brokers twice among transactions",
     "tests/golden/test_group_histories_of_shards.py": "lets five times as many members join",
     "tests/integration/kafka_wire/test_fuzz.py": "sends five times as many frames by chance",
-    "tests/integration/test_containers.py": "kills at random, pauses, and fills a disk",
+    "tests/integration/test_containers.py": "kills, pauses, and fills a disk in containers",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator four times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in more ways",
     "tests/sim/test_sim_corpus.py": "runs one plan in sixteen with the product, and others here",
