@@ -41,6 +41,8 @@ SILVER: Final = "silver"
 """Option: the `SilverPlans` of a pipeline; without them only raw records are kept."""
 _READ: Final = tuple(name for name in PLAIN if name != "topic") + HEADERS
 """Columns that a file is made from; the topic is in its path."""
+MESSAGE_BYTES: Final = 4 << 20
+"""The best measured size of one message for a range that goes into a file and not to the JVM."""
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 """The local property by which Spark tells its tasks the micro-batch."""
 
@@ -155,13 +157,13 @@ def write_range(
         max_decompressed_bytes=options.max_decompressed_bytes,
         stall_seconds=options.poll_timeout_seconds,
         read_committed=options.read_committed,
+        message_bytes=MESSAGE_BYTES,
     )
     date = datetime.now(UTC).date().isoformat()
-    directory = f"topic={planned.tp.topic}/ingest_date={date}"
     # Every attempt of a task writes files with names of its own.
     unique = os.urandom(8).hex()
     name = f"{planned.tp.partition:05d}-{planned.start:020d}-{planned.stop:020d}-{unique}.parquet"
-    path = f"{directory}/{name}"
+    path = f"topic={planned.tp.topic}/ingest_date={date}/{name}"
     file = RangeFile(table_path, path, FILE_SCHEMA, WRITER_OPTIONS)
     parsed = None if silver is None else _silver_output(silver, planned.tp.topic, path, batch_id)
     try:

@@ -95,7 +95,10 @@ class RangeReader:
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         stall_seconds: float | None = None,
         read_committed: bool = False,
+        message_bytes: int | None = None,
     ) -> None:
+        """`message_bytes`: the size of one message, and so of one Arrow batch."""
+        self._message_bytes = MESSAGE_BYTES if message_bytes is None else message_bytes
         self._planned = planned
         self._on_loss = on_loss
         self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
@@ -195,7 +198,7 @@ class RangeReader:
             start_offset=self.decoder.position,
             stop_offset=self._stop,
             isolation_level=self._isolation_level,
-            max_message_bytes=MESSAGE_BYTES,
+            max_message_bytes=self._message_bytes,
         )
         # A killed task or a satisfied LIMIT closes this generator, which also ends the broker's
         # stream.
