@@ -36,6 +36,8 @@ SILENT_SECONDS: Final = 15.0
 """Longest wait for the next bytes of a message: the time in which gRPC's keepalive finds a broker
 that does not answer.
 """
+MESSAGE_SECONDS: Final = 60.0
+"""Longest time for one whole message, however its bytes trickle in."""
 AVOIDED_SECONDS: Final = 60.0
 """Time for which an address that serves no ranges is not tried again."""
 KEPT_BYTES_MAX: Final = 4 << 20
@@ -131,19 +133,22 @@ class RangeStream:
         self.address = address
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS)
-        self._socket.settimeout(SILENT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._deadline = 0.0
+        """When the message that is being read must be whole."""
         self._opening = MAGIC
         self._buffer = bytearray()
 
     def ask(self, request: FetchRangeRequest) -> FetchRangeResponse:
         """Begins a range, and returns its first message."""
+        self._socket.settimeout(SILENT_SECONDS)
         self._socket.sendall(self._opening + request_frame(request))
         self._opening = b""
         return self.next()
 
     def next(self) -> FetchRangeResponse:
         """Returns the next message. Raises OSError, EOFError or DecodeError."""
+        self._deadline = time.monotonic() + MESSAGE_SECONDS
         head_size, records_size = LENGTHS.unpack(self._exactly(LENGTHS.size))
         if head_size > HEAD_BYTES_MAX or records_size > RECORDS_BYTES_MAX:
             raise DecodeError(
@@ -175,6 +180,10 @@ class RangeStream:
     def _receive(self, into: memoryview) -> None:
         at = 0
         while at < len(into):
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"a message is not whole after {MESSAGE_SECONDS:.0f} s")
+            self._socket.settimeout(min(left, SILENT_SECONDS))
             count = self._socket.recv_into(into[at:])
             if count == 0:
                 raise EOFError("the broker has ended the connection")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -177,6 +177,25 @@ def test_a_silent_broker_is_no_reason_to_take_grpc(monkeypatch: pytest.MonkeyPat
             next(iter(range_streams.messages(address, request())))
         ended.set()
     assert address not in range_streams._avoided
+
+
+def test_a_message_that_trickles_in_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_streams, "MESSAGE_SECONDS", 0.1)
+    ended = threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        take_request(connection)
+        connection.sendall(LENGTHS.pack(2, 1000) + b"\x20\x05")
+        with suppress(OSError):
+            for _ in range(1000):
+                connection.sendall(b"r")
+                if ended.wait(0.02):
+                    break
+
+    with peer(answer) as (address, _):
+        with pytest.raises(RangeBroken, match="a message is not whole"):
+            next(iter(range_streams.messages(address, request())))
+        ended.set()
 
 
 @pytest.mark.parametrize(
