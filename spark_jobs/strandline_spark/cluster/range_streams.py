@@ -182,9 +182,14 @@ class RangeStream:
         while at < len(into):
             left = self._deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"a message is not whole after {MESSAGE_SECONDS:.0f} s")
+                raise TimeoutError(f"a message is not whole after {MESSAGE_SECONDS:g} s")
             self._socket.settimeout(min(left, SILENT_SECONDS))
-            count = self._socket.recv_into(into[at:])
+            try:
+                count = self._socket.recv_into(into[at:])
+            except TimeoutError:
+                if left > SILENT_SECONDS:
+                    raise TimeoutError(f"no bytes for {SILENT_SECONDS:g} s") from None
+                continue  # to the deadline's error
             if count == 0:
                 raise EOFError("the broker has ended the connection")
             at += count
