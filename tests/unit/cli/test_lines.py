@@ -59,15 +59,15 @@ def test_a_pipe_is_read_to_its_end() -> None:
 
 def test_a_descriptor_that_cannot_be_read_is_one_line_of_error() -> None:
     readable, writable = os.pipe()
-    os.close(readable)
-    os.close(writable)
 
     async def read() -> None:
-        async for _ in read_lines(readable):
+        async for _ in read_lines(writable):
             pass
 
     with pytest.raises(ClusterError, match="cannot read standard input"):
         asyncio.run(read())
+    os.close(readable)
+    os.close(writable)
 
 
 def _producer(separator: bytes | None) -> LineProducer:
