@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark interprets the queries of tests, which have a few rows: it would compile a class for each.
+The jobs that tests start as commands have Spark's own setting.
+"""
 _LIBRARY_WARNINGS = (
     # PySpark leaves the sockets of its callback server to the garbage collector.
     "ignore:unclosed <socket:ResourceWarning",
@@ -55,6 +62,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             direct=True,
             worker_python=python,
         )
+        for name, value in INTERPRETED.items():
+            session.conf.set(name, value)
         yield session
         session.stop()
         stop_jvm()

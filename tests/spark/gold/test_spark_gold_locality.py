@@ -10,8 +10,6 @@ from strandline_spark.errors import OptionError
 from strandline_spark.gold.query import check_statement, run_statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA: Final = "user string, x double, n int, event_time timestamp"
@@ -154,22 +152,6 @@ def frame(spark: SparkSession) -> DataFrame:
     )
 
 
-@pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Spark interprets these small jobs: it would compile a class for each, for a few rows."""
-    options = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    before = {name: spark.conf.get(name) or "" for name in options}
-    for name, value in options.items():
-        spark.conf.set(name, value)
-    yield
-    for name, given in before.items():
-        spark.conf.set(name, given)
-
-
-@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("statement", ALONE)
 def test_what_is_let_through_gives_the_same_over_all_windows_and_over_each_alone(
     spark: SparkSession, statement: str
