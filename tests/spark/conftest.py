@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Spark interprets the queries of tests, which have a few rows: it would compile a class for each.
-The jobs that tests start as commands have Spark's own setting.
+INTERPRETED = " ".join(
+    f"-Dspark.sql.codegen.{name}" for name in ("wholeStage=false", "factoryMode=NO_CODEGEN")
+)
+"""Spark interprets the queries of these tests, which have a few rows: it would compile a class for
+each. The jobs of the examples, of the demonstration and of the containers have Spark's own setting.
 """
 _LIBRARY_WARNINGS = (
     # PySpark leaves the sockets of its callback server to the garbage collector.
@@ -39,6 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(warning))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _interpreted() -> Iterator[None]:
+    """The JVMs that tests start take it from the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", INTERPRETED)
+        yield
+
+
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
     from strandline_spark.cluster.cluster import close_channels
@@ -49,21 +56,26 @@ def broker() -> Iterator[FakeBroker]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A program that forks what Spark's Python processes would import."""
+    with planner_forks(tmp_path_factory.mktemp("forks")) as python:
+        yield python
+
+
+@pytest.fixture(scope="session")
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, worker_python: str, _interpreted: None
+) -> Iterator[SparkSession]:
     from strandline_spark.spark.session import start_session, stop_jvm
 
-    folder = tmp_path_factory.mktemp("spark")
-    with planner_forks(folder) as python:
-        session = start_session(
-            "tests",
-            master="local[2]",
-            memory="1g",
-            log_path=str(folder / "spark.log"),
-            direct=True,
-            worker_python=python,
-        )
-        for name, value in INTERPRETED.items():
-            session.conf.set(name, value)
-        yield session
-        session.stop()
-        stop_jvm()
+    session = start_session(
+        "tests",
+        master="local[2]",
+        memory="1g",
+        log_path=str(tmp_path_factory.mktemp("spark") / "spark.log"),
+        direct=True,
+        worker_python=worker_python,
+    )
+    yield session
+    session.stop()
+    stop_jvm()

@@ -45,9 +45,10 @@ MARKED = {
     "tests/spark/gold/test_spark_gold_query.py": "counts windows of four more sizes",
     "tests/spark/gold/test_spark_gold_verify.py": "finds in sessions what it finds in windows",
     "tests/spark/pipeline/test_spark_rebuild.py": "kills a rebuild at each of its steps",
-    "tests/spark/source/test_spark_standalone.py": "has two more workers that cannot work",
+    "tests/spark/source/test_spark_standalone.py": "has three workers that cannot work",
     "tests/spark/spark/test_spark_kills.py": "kills the driver twice",
     "tests/spark/spark/test_spark_random_kills.py": "kills once more, the JVM and the controller",
+    "tests/spark/stores/test_spark_object_pipeline.py": "kills the driver of an object store too",
     "tests/unit/spark_jobs/delta_log/test_delta_log_files.py": "plays four more random histories",
     "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (
         "ends the store at each disk operation in two more ways"

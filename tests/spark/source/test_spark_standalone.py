@@ -12,10 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -26,11 +24,11 @@ from support.spark_standalone import SparkStandalone, spark_standalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from support.fake_broker_sync import FakeBroker, FakeTopic
 
 DEADLINE_S: Final = 240
-PROJECT: Final = Path(__file__).parents[3]
 GOOD, OTHER, BARE, OLD, APART = (f"127.0.0.{n}" for n in range(2, 7))
 HIDE: Final = 'mount -t tmpfs none "$0" && exec "$@"'
 """In a mount namespace of its own: another machine, on which the folder is empty."""
@@ -66,21 +64,13 @@ def fill(topic: FakeTopic, batches: int) -> None:
             partition.append([(None, b"%d/%d" % (p, first + j)) for j in range(100)])
 
 
-def python_from_the_wheel(directory: Path) -> str:
-    """An interpreter with this package from its wheel, and what it depends on from here."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    offline = ("--no-deps", "--no-index")
-    wheels = directory / "wheels"
-    built = ["wheel", "--no-build-isolation", *offline, "--wheel-dir", str(wheels), str(PROJECT)]
-    subprocess.run([*pip, *built], check=True, timeout=DEADLINE_S)
-    python = bare_python(directory / "venv")
-    (wheel,) = wheels.iterdir()
-    subprocess.run(
-        [*pip, "--python", python, "install", *offline, str(wheel)], check=True, timeout=DEADLINE_S
-    )
-    (packages,) = (directory / "venv" / "lib").glob("python*/site-packages")
-    # The path of a folder there: what stands in .pth files of that folder is not read.
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+def python_of_its_own(directory: Path) -> str:
+    """An interpreter with the packages of this one; test_testing_wheel installs the wheel."""
+    python = bare_python(directory)
+    (packages,) = (directory / "lib").glob("python*/site-packages")
+    # Folders of modules: what stands in .pth files there is not read.
+    folders = [path for path in sys.path if path and os.path.isdir(path)]
+    (packages / "dependencies.pth").write_text("\n".join([*folders, ""]))
     return python
 
 
@@ -112,7 +102,7 @@ def test_a_worker_that_is_killed_in_mid_batch_loses_and_doubles_nothing(
 ) -> None:
     topic = broker.create("t", 4)
     fill(topic, 4)
-    standalone.add_worker(OTHER, python_from_the_wheel(tmp_path / "own"))
+    standalone.add_worker(OTHER, python_of_its_own(tmp_path / "own"))
     # Two slots: when two ranges are being read, the worker that dies is reading one of them.
     reading = threading.Barrier(2, timeout=DEADLINE_S)
     died = threading.Event()
@@ -147,31 +137,23 @@ EXPECTED: Final = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "hosts",
-    [
-        pytest.param([APART], id="apart"),
-        pytest.param([BARE, OLD, APART], id="all", marks=pytest.mark.proof),
-    ],
-)
+@pytest.mark.proof
 def test_a_worker_that_cannot_do_the_work_ends_the_job_by_name(
-    standalone: SparkStandalone, broker: FakeBroker, tmp_path: Path, hosts: list[str]
+    standalone: SparkStandalone, broker: FakeBroker, tmp_path: Path
 ) -> None:
-    """What other interpreters answer is understood in test_spark_workers."""
+    """Each answer of a worker, and what the job then says, is in test_spark_workers."""
     fill(broker.create("t", 2), 4)
     hidden = tmp_path / "data"
     hidden.mkdir()
     apart = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", HIDE, str(hidden))
     with ThreadPoolExecutor() as pool:
         added = [pool.submit(standalone.add_worker, APART, before=apart)]
-        if BARE in hosts:
-            added += [pool.submit(standalone.add_worker, BARE, bare_python(tmp_path / "bare"))]
-        if OLD in hosts:
-            python, environment = other_python(tmp_path / "old")
-            added += [pool.submit(standalone.add_worker, OLD, python, environment=environment)]
+        added += [pool.submit(standalone.add_worker, BARE, bare_python(tmp_path / "bare"))]
+        python, environment = other_python(tmp_path / "old")
+        added += [pool.submit(standalone.add_worker, OLD, python, environment=environment)]
         for each in added:
             each.result()
-    left = set(hosts)
+    left = {APART, BARE, OLD}
     while left:
         # It goes on until it knows: an executor may join after the first batch.
         there = len(left) + 1
