@@ -126,12 +126,15 @@ LONGEST = (
 )
 """What takes longest by `pytest --durations`, in that order."""
 TOGETHER = (
-    *("tests/tidy/", "tests/browser/"),
-    *("tests/spark/pipeline/", "tests/spark/gold/", "tests/spark/"),
+    ("tests/tidy/",),
+    ("tests/browser/",),
+    ("tests/spark/pipeline/",),
+    ("tests/spark/gold/", "tests/spark/test_spark_crashes.py"),
+    ("tests/spark/",),
 )
-"""Files that are one process's, by the first of these beginnings that is theirs: the sources are
-parsed once, and one browser starts. A session of Spark computes ten seconds until it has loaded and
-compiled what most runs use: three of them start.
+"""Files that are one process's, by their beginnings, of which the first that fits counts: the
+sources are parsed once, and one browser starts. A session of Spark computes ten seconds until it
+has loaded and compiled what most runs use: three of them start.
 """
 APART = (
     "tests/spark/bronze/test_spark_table.py",
@@ -330,7 +333,7 @@ def _place_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in APART:
         return file
-    return next((each for each in TOGETHER if file.startswith(each)), file)
+    return next((each[0] for each in TOGETHER if file.startswith(each)), file)
 
 
 def pytest_collection_finish() -> None:
