@@ -66,16 +66,21 @@ def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def spark(
     tmp_path_factory: pytest.TempPathFactory, worker_python: str, _interpreted: None
 ) -> Iterator[SparkSession]:
-    from strandline_spark.spark.session import start_session, stop_jvm
+    from strandline_spark.spark import session as sessions
 
-    session = start_session(
-        "tests",
-        master="local[2]",
-        memory="1g",
-        log_path=str(tmp_path_factory.mktemp("spark") / "spark.log"),
-        direct=True,
-        worker_python=worker_python,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Spark runs the sources that it finds by their names with the driver's Python.
+        patch.setattr(sessions, "set_worker_python", lambda _: None)
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            patch.setenv(name, worker_python)
+        session = sessions.start_session(
+            "tests",
+            master="local[2]",
+            memory="1g",
+            log_path=str(tmp_path_factory.mktemp("spark") / "spark.log"),
+            direct=True,
+            worker_python=worker_python,
+        )
     yield session
     session.stop()
-    stop_jvm()
+    sessions.stop_jvm()

@@ -31,14 +31,19 @@ if TYPE_CHECKING:
 RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 _WORKERS: Final = (
     "pyspark.worker",
+    "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.python_streaming_sink_runner",
 )
 _COMMANDS: Final = {f"-m {RUNNER}", *(f"-m pyspark.daemon {each}" for each in _WORKERS)}
 _IMPORTED: Final = (
     *(RUNNER, "pyspark.daemon", *_WORKERS),
     *(f"strandline_spark.source.{each}" for each in ("planner", "history", "lag", "ranges")),
     *("strandline_spark.data_source", "strandline_spark.silver.range_output"),
+    "strandline_spark.sink.sink",
 )
 _READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "MIMALLOC_", "GRPC_")
 """Beginnings of the variables that an interpreter, or a library, reads before it runs a module."""

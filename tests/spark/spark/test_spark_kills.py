@@ -134,7 +134,7 @@ BEFORE_GOLD: Final = ("gold-before-commit", 2)
     ],
 )
 def test_every_record_is_in_each_table_once_wherever_the_driver_was_killed(
-    broker: FakeBroker, tmp_path: Path, kills: list[tuple[str, int]]
+    broker: FakeBroker, tmp_path: Path, worker_python: str, kills: list[tuple[str, int]]
 ) -> None:
     """With more records each time. Before the first commit of all `make proof` kills it too, and
     test_spark_object_pipeline before a commit; while a task reads, test_spark_random_kills.
@@ -147,7 +147,8 @@ def test_every_record_is_in_each_table_once_wherever_the_driver_was_killed(
 
     for point, number in kills:
         fill(topic, 2)
-        killed = start(str(DYING_DRIVER), point, str(number), *arguments, "--every", "1s")
+        forking = ("--every", "1s", "--worker-python", worker_python)
+        killed = start(str(DYING_DRIVER), point, str(number), *arguments, *forking)
         assert finished(killed)[0] == -signal.SIGKILL
     process = start("-m", "strandline_spark.commands.main", *arguments, "--every", "1s")
     progress = lines_until(process, "batch 2: ")
