@@ -58,3 +58,14 @@ def syntax(path: Path) -> ast.Module:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All nodes of the file's syntax: several rules look at each."""
+    gc.disable()
+    try:
+        return list(ast.walk(syntax(path)))
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -6,7 +6,7 @@ Imports for annotations count too. A reader of one file of a circle has to know 
 import ast
 from collections.abc import Mapping
 
-from support.tidy_tree import ROOT, python_files, syntax
+from support.tidy_tree import ROOT, nodes, python_files
 
 SERVERS = ROOT / "broker"
 FILES_MAX = 4
@@ -20,7 +20,7 @@ def imports() -> dict[str, set[str]]:
     return {
         name: {
             origin
-            for node in ast.walk(syntax(path))
+            for node in nodes(path)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
             for origin in (f"{node.module}.{alias.name}", node.module)

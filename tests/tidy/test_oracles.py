@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.tidy_tree import ROOT, name_of, syntax
+from support.tidy_tree import ROOT, name_of, nodes
 
 SIM = ROOT / "proof" / "strandline_proof" / "sim"
 JUDGES = (
@@ -48,7 +48,7 @@ HIGH_WATERMARK = {
 
 
 def attributes(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(syntax(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute):
             yield node.lineno, node.attr
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in (

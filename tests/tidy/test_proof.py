@@ -11,7 +11,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
-from support.tidy_tree import ROOT, name_of, python_files, syntax
+from support.tidy_tree import ROOT, name_of, nodes, python_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,7 +115,7 @@ def test_what_plants_bugs_or_searches_for_them_is_part_of_the_proof() -> None:
         if TESTS / "sim" in path.parents and name_of(path) not in CHANGED_SETTINGS:
             found += [
                 f"{name_of(path)}:{node.lineno}: a planted bug"
-                for node in ast.walk(syntax(path))
+                for node in nodes(path)
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
                 and "monkeypatch" in {argument.arg for argument in node.args.args}
                 and not is_marked(node)

@@ -6,7 +6,7 @@ import ast
 
 from hypothesis import HealthCheck, settings
 
-from support.tidy_tree import name_of, python_files, syntax
+from support.tidy_tree import name_of, nodes, python_files
 
 
 def test_the_profile_sets_no_deadline() -> None:
@@ -20,7 +20,7 @@ def test_the_profile_is_the_one_place_that_sets_it() -> None:
         f"{name_of(path)}:{node.lineno}"
         for path in python_files()
         if "deadline" in path.read_text("utf-8")
-        for node in ast.walk(syntax(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("settings", "hypothesis.settings")
         if any(word.arg == "deadline" for word in node.keywords)
