@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from strandline_bench.large_requests import Repeated, repeated_fields, request
+from strandline_broker.rpc import request_bounds
 from strandline_broker.rpc.request_bounds import (
     BYTES_MAX,
     COUNTED_MAX,
@@ -28,6 +29,8 @@ from strandline_proto.v1 import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from google.protobuf.descriptor import MethodDescriptor
     from google.protobuf.message import Message
 
@@ -52,8 +55,33 @@ OPAQUE = (
 )
 
 
-def limit_of(name: str) -> int:
-    return PUSHED_MAX if name.startswith("LeaderAndIsr.") else LIMITS.get(name, ELEMENTS_MAX)
+PUSHED_IN_FULL = (
+    "LeaderAndIsr.leader_and_isr.partitions",
+    "LeaderAndIsr.leader_and_isr.partitions.replicas",
+    "LeaderAndIsr.stop_replica.partitions",
+    "LeaderAndIsr.update_metadata.deleted_topic_ids",
+)
+"""Fields of a push with as many elements as it may have: one of each kind."""
+PUSHED_HERE = 20_000
+"""The limit of the 25 others, which are read by the same code."""
+
+
+@pytest.fixture
+def limit_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], int]]:
+    """The limit of the field with this name."""
+
+    def limit(name: str) -> int:
+        if not name.startswith("LeaderAndIsr."):
+            return LIMITS.get(name, ELEMENTS_MAX)
+        if name in PUSHED_IN_FULL:
+            return PUSHED_MAX
+        monkeypatch.setattr(request_bounds, "PUSHED_MAX", PUSHED_HERE)
+        request_bounds._fields_of.cache_clear()
+        return PUSHED_HERE
+
+    yield limit
+    monkeypatch.undo()
+    request_bounds._fields_of.cache_clear()
 
 
 def read(field: Repeated, data: bytes) -> Message:
@@ -75,7 +103,9 @@ def method_named(name: str) -> MethodDescriptor:
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_each_repeated_field_has_a_limit_that_its_refusal_names(name: str) -> None:
+def test_each_repeated_field_has_a_limit_that_its_refusal_names(
+    name: str, limit_of: Callable[[str], int]
+) -> None:
     field, most = FIELDS[name], limit_of(name)
     at_limit = request(field, most)
     assert read(field, at_limit).SerializeToString() == at_limit
