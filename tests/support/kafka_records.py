@@ -46,6 +46,7 @@ LISTENER = "PLAINTEXT"
 NO_CONTROLLER = "127.0.0.1:1"
 MISSING = object()
 CONNECTION = object()
+PLAIN = (int, bytes, str, bool, type(None))
 
 
 @dataclass
@@ -88,7 +89,7 @@ async def kafka_records(
     **settings: str,
 ) -> AsyncIterator[KafkaRecords]:
     """Broker 1, which leads orders-0 alone."""
-    async with run_node(path, 1, **settings) as node:
+    async with run_node(path, 1, served=False, **settings) as node:
         if led:
             await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), node)
         else:
@@ -181,6 +182,8 @@ def _like(kio: Any, answer: Any) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Values of kio as numbers, bytes, lists and dictionaries."""
+    if type(value) in PLAIN:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, dict):

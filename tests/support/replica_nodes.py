@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 TOPIC_ID = TopicId(b"t" * 16)
 TOPIC = "orders"
 WAIT_S = 60.0
+NO_PORT = 1
 
 
 @dataclass
@@ -103,13 +104,17 @@ async def run_node(
     fs: FileSystem | None = None,
     clock: Clock | None = None,
     /,
+    *,
+    served: bool = True,
     **settings: str,
 ) -> AsyncIterator[Node]:
-    """A broker's replicas, served on a free port until the block ends."""
+    """A broker's replicas, served on a free port until the block ends; if not `served`, no server
+    stands behind the port.
+    """
     runtime = real_runtime(f"broker-{broker_id}")
     runtime = replace(runtime, fs=fs or runtime.fs, clock=clock or runtime.clock)
-    server = runtime.network.server()
-    port = server.add_insecure_port("127.0.0.1:0")
+    server = runtime.network.server() if served else None
+    port = NO_PORT if server is None else server.add_insecure_port("127.0.0.1:0")
     overrides = {
         "node.id": str(broker_id),
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -138,8 +143,9 @@ async def run_node(
     )
     controller.known_at = lambda key: 0 if key in replicas.offline_replicas() else None
     await replicas.load()
-    add_broker_service(server, _data_plane(runtime, metadata, replicas))
-    await server.start()
+    if server is not None:
+        add_broker_service(server, _data_plane(runtime, metadata, replicas))
+        await server.start()
     me = BrokerId(broker_id)
     envelopes = applied_to(replicas, runtime, metadata, controller, session_s=lambda: 9.0)
     node = Node(runtime, me, replicas, envelopes, metadata, directory, port, controller)
@@ -150,7 +156,8 @@ async def run_node(
     finally:
         runner.cancel()
         await asyncio.gather(runner, return_exceptions=True)
-        await server.stop(0)
+        if server is not None:
+            await server.stop(0)
         await replicas.close()
         directory.close()
 
