@@ -47,19 +47,26 @@ LEFT: Final = {(0, 1), (0, 3), (1, 0), (2, 0)}
 """The records of others."""
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Person 7 has three records and a duplicate, among those of others, in three batches."""
-    file = tmp_path / "pipeline.toml"
-    file.write_text(FILE + STATE)
-    one = pipeline_in(tmp_path, FILE + STATE)
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "pipeline.toml").write_text(FILE + STATE)
+    one = pipeline_in(folder, FILE + STATE)
     make(one)
     take(one.bronze, 0, [record(0, 0, 7, 100), record(0, 1, 8, 100), Record(1, 0, b"[")])
     take(one.bronze, 1, [record(0, 2, 7, 105), record(0, 3, 8, 130), Record(2, 0, None)])
     take(one.bronze, 2, [record(0, 4, 7, 200), record(2, 1, 7, 300)])
     level(one)
     run(one)
-    return one
+    return folder
+
+
+@pytest.fixture
+def pipeline(made: Path, tmp_path: Path) -> Pipeline:
+    """A copy of the tables that were made; a table is read by relative paths alone."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return pipeline_in(tmp_path, FILE + STATE)
 
 
 def run(pipeline: Pipeline) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,11 +47,18 @@ def aged(pipeline: Pipeline) -> None:
         level(pipeline)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    aged(pipeline_in(folder, PLAIN))
+    return folder
+
+
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    one = pipeline_in(tmp_path, PLAIN)
-    aged(one)
-    return one
+def pipeline(made: Path, tmp_path: Path) -> Pipeline:
+    """A copy of the tables that were made; a table is read by relative paths alone."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return pipeline_in(tmp_path, PLAIN)
 
 
 def offsets(path: str) -> list[int]:
