@@ -78,33 +78,33 @@ def every_kind_at_once(seed: int) -> Plan:
 
 
 @contextlib.contextmanager
-def elsewhere(plans: list[Plan], hash_seeds: Sequence[str], file: Path) -> Iterator[list[Running]]:
-    """A process for each hash seed, all at the same time, that prints the digests."""
-    file.write_text("".join(json.dumps(plan.document()) + "\n" for plan in plans))
+def elsewhere(plans: dict[str, Sequence[Plan]], folder: Path) -> Iterator[list[Running]]:
+    """A process for each hash seed, all at the same time, that prints the digests of its plans."""
     with contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", DIGESTS],
-                    env=os.environ | {"PYTHONHASHSEED": hash_seed},
-                    stdin=stack.enter_context(file.open()),
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
+        processes = []
+        for hash_seed, its_own in plans.items():
+            file = folder / hash_seed
+            file.write_text("".join(json.dumps(plan.document()) + "\n" for plan in its_own))
+            process = subprocess.Popen(
+                [sys.executable, "-c", DIGESTS],
+                env=os.environ | {"PYTHONHASHSEED": hash_seed},
+                stdin=stack.enter_context(file.open()),
+                stdout=subprocess.PIPE,
+                text=True,
             )
-            for hash_seed in hash_seeds
-        ]
+            processes.append(stack.enter_context(process))
+        yield processes
 
 
 def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed(tmp_path: Path) -> None:
-    """This process has a random one, and so another each time."""
+    """This process has a random one, and so another each time; each plan runs in another, too."""
     plans = [draw_plan(5), every_kind_at_once(3), every_kind_at_once(12)]
     assert plans[0].topology.groups
-    with elsewhere(plans, ["0", "4711"], tmp_path / "plans") as processes:
+    with elsewhere({"0": plans[:2], "4711": plans[2:]}, tmp_path) as processes:
         here = [run_plan(plan) for plan in plans]
         digests = [result.digest for result in here]
-        for process in processes:
-            assert process.communicate(timeout=300)[0].split() == digests
+        found = [process.communicate(timeout=300)[0].split() for process in processes]
+    assert found == [digests[:2], digests[2:]]
     assert len(set(digests)) == len(plans)
     assert len(here[1].struck | here[2].struck) >= 0.9 * len(KINDS)
     assert run_plan(plans[0]).digest == digests[0]
