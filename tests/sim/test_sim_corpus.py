@@ -3,7 +3,7 @@
 Its note says what that was. A plan keeps its faults, not every latency: where code has changed, the
 same faults strike a history that differs a little. What must not come back has a unit test besides.
 
-`make test` runs one plan in sixteen, `make proof` a third of the others: another third with another
+`make test` runs one plan in twenty-four, `make proof` a third of the others: another third with another
 commit, and all of them with CORPUS=all.
 """
 
@@ -17,7 +17,7 @@ from strandline_proof.sim.plan.plan import read_plan
 from strandline_proof.sim.run.run import run_plan
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
-ONE_IN = 16
+ONE_IN = 24
 THIRDS = 3
 TURN = os.environ.get("TEST_CORPUS_TURN", "")
 """A number of the commit, which chooses its third. Without it all plans run."""
