@@ -3,8 +3,8 @@
 Its note says what that was. A plan keeps its faults, not every latency: where code has changed, the
 same faults strike a history that differs a little. What must not come back has a unit test besides.
 
-`make test` runs one plan in twenty-four, `make proof` a third of the others: another third with another
-commit, and all of them with CORPUS=all.
+`make test` runs one plan in twenty-four, `make proof` a sixth of the others: another sixth with
+another commit, and all of them with CORPUS=all.
 """
 
 import os
@@ -18,14 +18,14 @@ from strandline_proof.sim.run.run import run_plan
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 ONE_IN = 24
-THIRDS = 3
+SHARES = 6
 TURN = os.environ.get("TEST_CORPUS_TURN", "")
-"""A number of the commit, which chooses its third. Without it all plans run."""
+"""A number of the commit, which chooses its share. Without it all plans run."""
 
 
 def has_its_turn(number: int) -> bool:
     """A name's number decides, so that a new plan moves no other."""
-    is_chosen = TURN == "" or number // ONE_IN % THIRDS == int(TURN) % THIRDS
+    is_chosen = TURN == "" or number // ONE_IN % SHARES == int(TURN) % SHARES
     return number % ONE_IN == 0 or is_chosen
 
 
