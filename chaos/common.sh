@@ -5,6 +5,7 @@
 # (lost, doubled, reordered, invented records ...), 2 no verdict.
 #
 # Variables: ROUNDS (5), SECONDS_DOWN (4) and SECONDS_UP (6) of each round, SEED (of the choices; printed),
+# RATE (records a second of each of two producers: 100),
 # HISTORY (a file to keep the history in), PAGE (the page's file), STRANDLINE (the command).
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,5 +19,5 @@ break_containers() {
     exec $strandline chaos live --containers --faults "$@" \
         --rounds "$rounds" --fault-seconds "$down" --rest-seconds "$up" \
         --minutes "$(awk "BEGIN { print ($rounds * ($down + $up) + 10) / 60 }")" \
-        ${SEED:+--seed "$SEED"} ${HISTORY:+--history "$HISTORY"} ${PAGE:+--page "$PAGE"}
+        ${SEED:+--seed "$SEED"} ${RATE:+--rate "$RATE"} ${HISTORY:+--history "$HISTORY"} ${PAGE:+--page "$PAGE"}
 }

@@ -17,6 +17,8 @@ from support.command import clean_environ, start_strandline, strandline
 SECONDS = 13
 """Enough for one fault of each kind."""
 FAULTS = ("--fault-seconds", "1", "--rest-seconds", "0.2", "--seed", "7")
+RATE = ("--rate", "25")
+"""Some sixteen records of each partition in each second."""
 RUN_S = 240.0
 
 
@@ -41,7 +43,7 @@ def left_behind(tmp_path: Path) -> list[str]:
 
 def test_every_fault_of_this_machine_is_survived(tmp_path: Path) -> None:
     ended = strandline(
-        *("chaos", "live", "--minutes", SECONDS / 60, *FAULTS),
+        *("chaos", "live", "--minutes", SECONDS / 60, *FAULTS, *RATE),
         environ={"TMPDIR": str(tmp_path)},
         cwd=tmp_path,
         deadline_s=RUN_S,
@@ -61,7 +63,7 @@ def test_ctrl_c_in_the_middle_of_a_fault_leaves_nothing_behind(tmp_path: Path) -
     kind = next(kind for kind in ("disk-slow", "pause") if kind not in cannot)
     with out.open("wb") as file:
         process = start_strandline(
-            ["chaos", "live", "--minutes", "5", "--fault-seconds", "60", "--faults", kind],
+            ["chaos", "live", "--minutes", "5", "--fault-seconds", "60", "--faults", kind, *RATE],
             environ=clean_environ({"TMPDIR": str(tmp_path)}),
             cwd=tmp_path,
             stdout=file,

@@ -162,7 +162,7 @@ def test_the_processes_do_not_run_as_root(containers: Containers) -> None:
 
 @pytest.mark.proof
 def test_a_killed_leader_loses_nothing(containers: Containers, tmp_path: Path) -> None:
-    containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="2")
+    containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="2", RATE="25")
     containers.environ["PAGE"] = str(tmp_path / "page.html")
     said = containers.run(str(ROOT / "chaos" / "kill_leader.sh"), deadline_s=400)
     assert said.splitlines()[-1].startswith("verdict: sound"), said
@@ -172,7 +172,7 @@ def test_a_killed_leader_loses_nothing(containers: Containers, tmp_path: Path) -
 def test_a_broker_that_is_cut_off_loses_nothing(containers: Containers, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("NOT TESTED: only root can enter the network namespace of a container")
-    containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="4")
+    containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="4", RATE="25")
     containers.environ["PAGE"] = str(tmp_path / "page.html")
     said = containers.run(str(ROOT / "chaos" / "partition.sh"), deadline_s=400)
     assert said.splitlines()[-1].startswith("verdict: sound"), said
@@ -186,7 +186,7 @@ def test_a_broker_that_is_cut_off_loses_nothing(containers: Containers, tmp_path
 def test_what_a_script_breaks_loses_nothing(
     containers: Containers, tmp_path: Path, script: str, begun: str
 ) -> None:
-    containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="2")
+    containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="2", RATE="25")
     containers.environ["PAGE"] = str(tmp_path / "page.html")
     said = containers.run(str(ROOT / "chaos" / script), deadline_s=400)
     assert said.splitlines()[-1].startswith("verdict: sound"), said
@@ -282,7 +282,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
             "DISK_SIZE": "64m",
             **{f"BROKER_{i}_PORT": str(port) for i, port in enumerate(ports[:3], start=1)},
             **{f"BROKER_{i}_GRPC_PORT": str(port) for i, port in enumerate(ports[3:], start=1)},
-            **{"ROUNDS": "1", "SECONDS_UP": "2", "SECONDS_DOWN": "3"},
+            **{"ROUNDS": "1", "SECONDS_UP": "2", "SECONDS_DOWN": "3", "RATE": "25"},
             "PAGE": str(tmp_path / "page.html"),
         }
     )

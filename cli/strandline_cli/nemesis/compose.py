@@ -315,7 +315,15 @@ class Containers:
         ]
 
     def is_alive(self, name: str) -> bool:
-        return bool(self._project.state(name)["Running"])
+        return not self.dead([name])
+
+    def dead(self, names: Sequence[str]) -> Sequence[str]:
+        """By one program for all: each takes a twentieth of a second of a processor."""
+        if not names:
+            return []
+        containers = [self._project.services[name] for name in names]
+        answers = run_tool("docker", "inspect", "-f", "{{.State.Running}}", *containers).split()
+        return [name for name, running in zip(names, answers, strict=True) if running != "true"]
 
     def how_it_ended(self, name: str) -> str:
         log = run_tool("docker", "logs", "--tail", "5", self._project.services[name])

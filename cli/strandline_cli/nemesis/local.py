@@ -215,6 +215,9 @@ class Processes:
     def is_alive(self, name: str) -> bool:
         return self.cluster.process(name).pid is not None
 
+    def dead(self, names: Sequence[str]) -> Sequence[str]:
+        return [name for name in names if not self.is_alive(name)]
+
     def how_it_ended(self, name: str) -> str:
         return self.cluster.exit_report(name)
 

@@ -30,6 +30,8 @@ _BUSY: Final = 20
 _STATUS_S: Final = 10.0
 RECORDS_MAX: Final = 120_000
 """Limit of the records of a run; all of them are kept in memory until they are judged."""
+RATE_MAX: Final = 100.0
+"""Records a second of each writer, unless the user wants fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,12 @@ class Settings:
     keys: int = 3
     writers: int = 2
     groups: int = 2
+    rate_max: float = RATE_MAX
 
     @property
     def rate(self) -> float:
         """Records a second of each writer; fewer in a long run, whose history has to fit."""
-        return min(100.0, RECORDS_MAX / self.writers / self.seconds)
+        return min(self.rate_max, RECORDS_MAX / self.writers / self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class ChaosRun:
         the plan keeps apart stay apart.
         """
         self._next_status_s = _STATUS_S
+        self._next_look_s = 0.0
 
     def run(self) -> Outcome:
         self.target.begin()
@@ -162,23 +166,29 @@ class ChaosRun:
 
     def _look_around(self) -> None:
         self._check_workload()
+        if self.now() >= self._next_look_s:
+            self._start_dead()
+        if self._now_s >= self._next_status_s:
+            self._next_status_s += _STATUS_S
+            self.say(f"{self._now_s:7.1f} s  {sum(self.work.acknowledged.values()):,} acknowledged")
+
+    def _start_dead(self) -> None:
+        """Starts each server that no fault has ended."""
+        self._next_look_s = self.now() + _LOOK_S
         dead_by_plan = {
             name
             for each in self.running
             if each.fault.kind in (plan.KILL, plan.POWER)
             for name in each.victims
         }
-        for name in self.target.names:
-            if name not in dead_by_plan and not self.target.is_alive(name):
-                how = self.target.how_it_ended(name)
-                self.say(f"{self._now_s:7.1f} s  NOT IN THE PLAN: {how}")
-                self.died.append(f"{name}: {' '.join(how.split())}")
-                self.target.start(name)
-        if self._now_s >= self._next_status_s:
-            self._next_status_s += _STATUS_S
-            self.say(f"{self._now_s:7.1f} s  {sum(self.work.acknowledged.values()):,} acknowledged")
+        for name in self.target.dead([n for n in self.target.names if n not in dead_by_plan]):
+            how = self.target.how_it_ended(name)
+            self.say(f"{self._now_s:7.1f} s  NOT IN THE PLAN: {how}")
+            self.died.append(f"{name}: {' '.join(how.split())}")
+            self.target.start(name)
 
     def _strike(self, fault: Fault) -> None:
+        self._start_dead()  # before the fault makes its end look planned
         if fault.kind == plan.POWER and not self._passes_gate(fault):
             return
         victims = self._victims(fault)

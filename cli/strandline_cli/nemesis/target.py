@@ -54,8 +54,8 @@ class Target(Protocol):
         """End a fault. A server that is dead by now is started."""
         ...
 
-    def is_alive(self, name: str) -> bool:
-        """True if the server runs, paused or not."""
+    def dead(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of these servers that have ended. A paused server has not."""
         ...
 
     def how_it_ended(self, name: str) -> str:

@@ -71,6 +71,10 @@ def live(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Limit of the number of faults. Default: none.")
     ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=1, max=100, help="Records a second of each of two writers (100)."),
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The HTML page. Default: chaos-live-SEED.html."),
@@ -116,6 +120,7 @@ def live(
         fault_s=fault_seconds,
         rest_s=rest_seconds,
         rounds=rounds,
+        rate=rate,
     )
     say = write_line if output is Format.TABLE else note
     try:

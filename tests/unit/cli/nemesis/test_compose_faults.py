@@ -24,6 +24,9 @@ case "$*" in
     "compose port broker-2 "*) exit 1 ;;
     "compose port "*) echo "127.0.0.1:$4" ;;
     "inspect id-broker-1 id-broker-2 id-controller") cat "$FAKES/rows" ;;
+    *State.Running*)
+        shift 3
+        for each; do grep -q true "$FAKES/state-$each" && echo true || echo false; done ;;
     *--output=avail*) echo 1000 ;;
     *json*Mounts*) cat "$FAKES/mounts" ;;
     *json*State*) cat "$FAKES/state-$last" ;;
@@ -84,6 +87,14 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
 @pytest.fixture
 def containers() -> Containers:
     return Containers(Project(("docker", "compose"), SERVICES), clients_here=True)
+
+
+def test_all_servers_are_asked_for_at_once(fakes: Fakes, containers: Containers) -> None:
+    assert containers.dead([*SERVICES]) == []
+    fakes.run("broker-2")
+    assert containers.dead(["broker-2", "controller", "broker-1"]) == ["controller", "broker-1"]
+    assert containers.dead([]) == []
+    assert containers.is_alive("broker-2")
 
 
 def cut_off(victim: str) -> Fault:

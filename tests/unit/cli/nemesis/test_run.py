@@ -33,7 +33,7 @@ class Machine:
         self.now_s = 1000.0
         self.said: list[str] = []
         self.done: list[tuple[float, str]] = []
-        self.dead: set[str] = set()
+        self.ended_servers: set[str] = set()
         self.dies_at: dict[float, str] = {}
         self.leads: int | None = 2
         self.answers_after_s = 0.0
@@ -56,7 +56,7 @@ class Machine:
         self.now_s += seconds
         for at_s, name in list(self.dies_at.items()):
             if at_s <= self.since_s:
-                self.dead.add(self.dies_at.pop(at_s))
+                self.ended_servers.add(self.dies_at.pop(at_s))
                 assert name
 
     @property
@@ -78,21 +78,21 @@ class Machine:
         self.done.append((self.since_s, f"{fault.kind} {' '.join(victims)}"))
         self.now_s += self.strike_takes_s
         if fault.kind in (KILL, POWER):
-            self.dead |= set(victims)
+            self.ended_servers |= set(victims)
 
     def heal(self, fault: Fault, victims: Sequence[str]) -> None:
         self.done.append((self.since_s, f"heal {fault.kind} {' '.join(victims)}"))
-        self.dead -= set(victims)
+        self.ended_servers -= set(victims)
 
-    def is_alive(self, name: str) -> bool:
-        return name not in self.dead
+    def dead(self, names: Sequence[str]) -> Sequence[str]:
+        return [name for name in names if name in self.ended_servers]
 
     def how_it_ended(self, name: str) -> str:
         return "ended with exit status 70"
 
     def start(self, name: str) -> None:
         self.done.append((self.since_s, f"start {name}"))
-        self.dead.remove(name)
+        self.ended_servers.remove(name)
 
     def close(self) -> None:
         raise AssertionError("the caller's")
@@ -231,6 +231,16 @@ def test_a_process_that_dies_by_itself_is_started_and_breaks_the_promise() -> No
     assert (2, "start broker-3") in happened(machine)
     assert outcome.verdict.broken == ["died"]
     assert outcome.verdict.anomalies["died"].examples == ["broker-3: ended with exit status 70"]
+
+
+def test_a_process_that_dies_just_before_it_is_killed_breaks_the_promise_too() -> None:
+    machine = Machine()
+    machine.dies_at[3.1] = "broker-3"
+    kill = Fault(1, KILL, "broker-3", at_s=3.2, lasts_s=2)
+    outcome = chaos(machine, kill).run()
+    done = [what for _, what in machine.done]
+    assert done.index("start broker-3") < done.index("kill broker-3")
+    assert outcome.verdict.broken == ["died"]
 
 
 def test_a_cluster_that_does_not_recover_breaks_the_promise() -> None:
