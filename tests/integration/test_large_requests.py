@@ -1,5 +1,5 @@
-"""One broker and its controller are sent requests of more elements than they take, and of as many as
-are answered; they answer health calls meanwhile, and keep their session.
+"""One broker and its controller are sent requests of more elements than they take, and of as many
+as are answered; they answer health calls meanwhile, and keep their session.
 
 That each repeated field has a limit is tests/unit/broker/rpc/test_request_bounds.py's. Here each
 method refuses two.

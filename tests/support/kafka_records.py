@@ -33,7 +33,7 @@ from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.batch import build_batch
 from strandline_proto.ids import BrokerEpoch, BrokerId
 from support.envelopes import applied, envelope
-from support.replica_nodes import TOPIC, TOPIC_ID, Node, decide, run_node, state
+from support.replica_nodes import TOPIC, TOPIC_ID, Node, decide, run_node_without_server, state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -89,7 +89,7 @@ async def kafka_records(
     **settings: str,
 ) -> AsyncIterator[KafkaRecords]:
     """Broker 1, which leads orders-0 alone."""
-    async with run_node(path, 1, served=False, **settings) as node:
+    async with run_node_without_server(path, 1, **settings) as node:
         if led:
             await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), node)
         else:

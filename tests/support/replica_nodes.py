@@ -54,7 +54,7 @@ from support.applied_envelopes import applied_to
 from support.told_controller import ToldController
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from strandline_broker.core.push_answer import FailedPartition
@@ -104,17 +104,39 @@ async def run_node(
     fs: FileSystem | None = None,
     clock: Clock | None = None,
     /,
-    *,
-    served: bool = True,
     **settings: str,
 ) -> AsyncIterator[Node]:
-    """A broker's replicas, served on a free port until the block ends; if not `served`, no server
-    stands behind the port.
-    """
+    """A broker's replicas, served on a free port until the block ends."""
+    runtime = _runtime(broker_id, fs, clock)
+    server = runtime.network.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    async with _running(runtime, path, broker_id, port, settings) as node:
+        add_broker_service(server, _data_plane(runtime, node.metadata, node.replicas))
+        await server.start()
+        try:
+            yield node
+        finally:
+            await server.stop(0)
+
+
+@asynccontextmanager
+async def run_node_without_server(
+    path: Path, broker_id: int, /, **settings: str
+) -> AsyncIterator[Node]:
+    """The same behind no port."""
+    async with _running(_runtime(broker_id), path, broker_id, NO_PORT, settings) as node:
+        yield node
+
+
+def _runtime(broker_id: int, fs: FileSystem | None = None, clock: Clock | None = None) -> Runtime:
     runtime = real_runtime(f"broker-{broker_id}")
-    runtime = replace(runtime, fs=fs or runtime.fs, clock=clock or runtime.clock)
-    server = runtime.network.server() if served else None
-    port = NO_PORT if server is None else server.add_insecure_port("127.0.0.1:0")
+    return replace(runtime, fs=fs or runtime.fs, clock=clock or runtime.clock)
+
+
+@asynccontextmanager
+async def _running(
+    runtime: Runtime, path: Path, broker_id: int, port: int, settings: Mapping[str, str]
+) -> AsyncIterator[Node]:
     overrides = {
         "node.id": str(broker_id),
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -143,9 +165,6 @@ async def run_node(
     )
     controller.known_at = lambda key: 0 if key in replicas.offline_replicas() else None
     await replicas.load()
-    if server is not None:
-        add_broker_service(server, _data_plane(runtime, metadata, replicas))
-        await server.start()
     me = BrokerId(broker_id)
     envelopes = applied_to(replicas, runtime, metadata, controller, session_s=lambda: 9.0)
     node = Node(runtime, me, replicas, envelopes, metadata, directory, port, controller)
@@ -156,8 +175,6 @@ async def run_node(
     finally:
         runner.cancel()
         await asyncio.gather(runner, return_exceptions=True)
-        if server is not None:
-            await server.stop(0)
         await replicas.close()
         directory.close()
 

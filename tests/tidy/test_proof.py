@@ -34,7 +34,7 @@ MARKED = {
     "tests/integration/test_containers.py": "kills, pauses, and fills a disk in containers",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator four times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in more ways",
-    "tests/sim/test_sim_corpus.py": "runs one plan in twenty-four with the product, and others here",
+    "tests/sim/test_sim_corpus.py": "runs one plan in 24 with the product, and others here",
     "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
     "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
     "tests/sim/test_sim_many_partitions.py": "slows each replica: the product slows one",
