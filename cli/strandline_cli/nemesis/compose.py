@@ -318,7 +318,7 @@ class Containers:
         return not self.dead([name])
 
     def dead(self, names: Sequence[str]) -> Sequence[str]:
-        """By one program for all: each takes a twentieth of a second of a processor."""
+        """Ask one program for all: each takes a twentieth of a second of a processor."""
         if not names:
             return []
         containers = [self._project.services[name] for name in names]

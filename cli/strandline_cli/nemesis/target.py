@@ -55,7 +55,7 @@ class Target(Protocol):
         ...
 
     def dead(self, names: Sequence[str]) -> Sequence[str]:
-        """Those of these servers that have ended. A paused server has not."""
+        """Return which of these servers have ended. A paused server has not."""
         ...
 
     def how_it_ended(self, name: str) -> str:
