@@ -149,13 +149,15 @@ class FaultyDisk:
     def fsync_dir(self, path: str) -> None:
         self._fail("fsync_dir")
         names = {}
-        for child in Path(path).iterdir():
-            inode = child.stat().st_ino
-            names[child.name] = inode
-            if child.is_file() and inode not in self._kept:
-                # A second link keeps the inode, and so its number, alive after the name is gone.
-                self._kept[inode] = self._keep / str(len(self._kept))
-                os.link(child, self._kept[inode])
+        with os.scandir(path) as children:
+            for child in children:
+                inode = child.stat().st_ino
+                names[child.name] = inode
+                if inode not in self._kept and child.is_file():
+                    # A second link keeps the inode, and so its number, alive after the name is
+                    # gone.
+                    self._kept[inode] = self._keep / str(len(self._kept))
+                    os.link(child.path, self._kept[inode])
         self._names[path] = names
 
     def lock(self, path: str) -> int:
@@ -193,14 +195,14 @@ class FaultyDisk:
 
     def _restore(self, directory: Path, survives: Callable[[bytes, bytes], bytes]) -> None:
         names = self._names.get(str(directory), {})
-        for child in list(directory.iterdir()):
+        for child in list(os.scandir(directory)):
             if child.is_dir():
                 if child.name in names:
-                    self._restore(child, survives)
+                    self._restore(directory / child.name, survives)
                 else:
                     shutil.rmtree(child)
             elif names.get(child.name) != child.stat().st_ino:
-                child.unlink()
+                os.unlink(child)
         for name, inode in names.items():
             path = directory / name
             kept = self._kept.get(inode)
@@ -212,11 +214,11 @@ class FaultyDisk:
 
     def _settle(self, directory: Path) -> None:
         """After a restart everything found is what the disk holds."""
-        for child in directory.iterdir():
+        for child in list(os.scandir(directory)):
             if child.is_dir():
-                self._settle(child)
+                self._settle(directory / child.name)
             else:
-                self._durable[child.stat().st_ino] = child.read_bytes()
+                self._durable[child.stat().st_ino] = (directory / child.name).read_bytes()
         self.fsync_dir(str(directory))
 
 
