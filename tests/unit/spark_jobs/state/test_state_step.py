@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.schema import Field
 
 from strandline_spark.errors import OptionError, TableError
-from strandline_spark.state import graves, step, table
+from strandline_spark.state import graves, reader, step, table
 from strandline_spark.state.account import METADATA_KEY
 from strandline_spark.state.table import StateTable
 from support.silver_tables import SilverRow, create, take
@@ -506,11 +506,12 @@ def test_nested_columns_are_merged_and_named_in_conditions(tmp_path: Path) -> No
 
 
 def test_many_partitions_are_read_in_several_queries(states: States) -> None:
-    take(states.silver, [row(0, b"%03d" % n, partition=n) for n in range(120)])
-    assert states.run().rows == 120
-    take(states.silver, [row(1, b"%03d" % n, partition=n) for n in range(0, 120, 2)])
-    assert states.run().rows == 60
-    wanted = [(b"%03d" % n, n, 1 - n % 2) for n in range(120)]
+    many = reader._PARTITIONS_MAX + 5
+    take(states.silver, [row(0, b"%03d" % n, partition=n) for n in range(many)])
+    assert states.run().rows == many
+    take(states.silver, [row(1, b"%03d" % n, partition=n) for n in range(0, many, 2)])
+    assert states.run().rows == (many + 1) // 2
+    wanted = [(b"%03d" % n, n, 1 - n % 2) for n in range(many)]
     assert states.records() == wanted
 
 
