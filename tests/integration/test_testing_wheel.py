@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 GUIDE: Final = ROOT / "docs" / "guide" / "testing.md"
+PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:hypothesispytest")
+"""Without a plugin that nothing here uses: each process would import its library."""
 USERS: Final = """
 from pathlib import Path
 
@@ -102,7 +104,7 @@ def test_the_examples_of_the_guide_and_a_users_tests_run_there(
         (tmp_path / f"test_example_{number}.py").write_text(example)
     own = str(environment.parents[1])
     (tmp_path / "test_users.py").write_text(USERS.replace("ENVIRONMENT", own))
-    done = run([str(environment), "-m", "pytest", "-q"], tmp_path, check=False)
+    done = run([str(environment), *PYTEST], tmp_path, check=False)
     said = done.stdout + done.stderr
     assert re.search(rf"^1 failed, {len(examples) + 3} passed", said, re.MULTILINE), said
     assert re.search(r"^-+ Strandline cluster at \S+, meanwhile -+$", said, re.MULTILINE), said
@@ -117,8 +119,8 @@ def test_workers_of_xdist_share_a_cluster_or_refuse_its_faults(
     environment: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "test_workers.py").write_text(WORKERS)
-    options = ["-q", "-n2", "--strandline-shared", "--strandline-brokers", "1"]
-    done = run([str(environment), "-m", "pytest", *options], tmp_path, check=False)
+    options = ["-n2", "--strandline-shared", "--strandline-brokers", "1"]
+    done = run([str(environment), *PYTEST, *options], tmp_path, check=False)
     said = done.stdout + done.stderr
     assert "6 passed, 1 error" in said, said
     assert "leave out --strandline-bootstrap and --strandline-shared" in said
@@ -131,8 +133,8 @@ def test_without_an_option_each_worker_of_xdist_has_a_cluster_of_its_own(
     environment: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "test_workers.py").write_text(WORKERS)
-    options = ["-q", "-n2", "--strandline-brokers", "1"]
-    said = run([str(environment), "-m", "pytest", *options], tmp_path).stdout
+    options = ["-n2", "--strandline-brokers", "1"]
+    said = run([str(environment), *PYTEST, *options], tmp_path).stdout
     assert "7 passed" in said, said
     used = [(tmp_path / f"used-{number}").read_text().split() for number in range(6)]
     assert {worker for worker, _, _ in used} == {"gw0", "gw1"}
