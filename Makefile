@@ -13,6 +13,8 @@ COLLECTED := $(VENV)/.tests-collected
 # Each process imports all tests, seven seconds of a core.
 WORKERS ?= 2
 PROCESS_WORKERS ?= $(shell expr 5 \* $(WORKERS) / 2)
+# The kills of the proof wait for servers while its models compute.
+PROOF_WORKERS ?= $(shell expr 3 \* $(WORKERS) / 2)
 # A process of tests that dies ends the run with the name of its test: xdist 3 waits for ever otherwise.
 PYTEST := $(BIN)/pytest --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --numprocesses
 
@@ -56,7 +58,7 @@ test: setup ## run every gate, the tests of the product, and fresh seeds of the 
 	@$(SUBMAKE) sim MINUTES=$(or $(MINUTES),0.25)
 
 proof: setup ## run the simulator's own tests, planted bugs, models, repeated kills (CORPUS=all)
-	@TEST_CORPUS_TURN=$(if $(filter all,$(CORPUS)),,$(FRESH)) $(PYTEST) $(WORKERS) -m proof $(or $(PYTEST_ARGS),$(PROVING)) || $(NOTHING_SELECTED)
+	@TEST_CORPUS_TURN=$(if $(filter all,$(CORPUS)),,$(FRESH)) $(PYTEST) $(PROOF_WORKERS) -m proof $(or $(PYTEST_ARGS),$(PROVING)) || $(NOTHING_SELECTED)
 
 # Clients of Kafka are installed once, into the user's cache folder, in the pinned versions.
 CONFORMANCE := TEST_CONFORMANCE_TARGET=$(or $(TARGET),strandline) $(BIN)/pytest --numprocesses 0
