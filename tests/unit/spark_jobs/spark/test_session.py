@@ -75,6 +75,7 @@ def test_no_jvm_checks_arrow_values_once_more(master: str, direct: bool) -> None
     assert "-Darrow.enable_unsafe_memory_access=true" in options
     assert "-Darrow.enable_null_check_for_get=false" in options
     assert ("-XX:+UseSerialGC" in options) == direct
+    assert ("-XX:ReservedCodeCacheSize=240m" in options) == direct
 
 
 def test_no_call_on_a_column_asks_the_jvm_for_its_caller() -> None:
