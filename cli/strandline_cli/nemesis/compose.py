@@ -215,8 +215,9 @@ class Containers:
         return ",".join(f"{name}:9192" for name in self.names if name != CONTROLLER)
 
     def begin(self) -> None:
-        brokers = [name for name in self.names if name != CONTROLLER and self.is_alive(name)]
-        ports = [self._project.compose("port", name, 9292).strip() for name in brokers]
+        brokers = [name for name in self.names if name != CONTROLLER]
+        living = set(brokers) - set(self.dead(brokers))
+        ports = [self._project.compose("port", n, 9292).strip() for n in brokers if n in living]
         self._bootstrap = ",".join(ports)
 
     def workload(self, options: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from strandline_chaos.faults.plan import Fault, PlanOptions, draw, parse_kinds, 
 from strandline_cli.errors import UsageMistake
 from strandline_cli.nemesis import compose, local
 from strandline_cli.nemesis.network import cannot_separate, enter_own_namespaces
-from strandline_cli.nemesis.run import RATE_MAX, Settings
+from strandline_cli.nemesis.run import Settings
 from strandline_cli.nemesis.target import Target
 from strandline_local.cluster_files import CONTROLLER
 
@@ -31,7 +31,7 @@ class Wanted:
     fault_s: float | None
     rest_s: float | None
     rounds: int | None
-    rate: float | None
+    rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,7 @@ def prepare(
     faults = draw(options)
     _show(options, faults, cannot, say)
     topic = f"chaos-{wanted.seed}-{time.strftime('%H%M%S')}" if found else "chaos"
-    settings = Settings(
-        topic=topic,
-        seconds=wanted.seconds,
-        brokers=brokers,
-        rate_max=RATE_MAX if wanted.rate is None else wanted.rate,
-    )
+    settings = Settings(topic=topic, seconds=wanted.seconds, brokers=brokers, rate_max=wanted.rate)
 
     def target(directory: Path) -> Target:
         if found is not None:

@@ -30,8 +30,6 @@ _BUSY: Final = 20
 _STATUS_S: Final = 10.0
 RECORDS_MAX: Final = 120_000
 """Limit of the records of a run; all of them are kept in memory until they are judged."""
-RATE_MAX: Final = 100.0
-"""Records a second of each writer, unless the user wants fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Settings:
     keys: int = 3
     writers: int = 2
     groups: int = 2
-    rate_max: float = RATE_MAX
+    rate_max: float = 100.0
 
     @property
     def rate(self) -> float:

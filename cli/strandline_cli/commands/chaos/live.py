@@ -72,9 +72,8 @@ def live(
         int | None, typer.Option(min=1, help="Limit of the number of faults. Default: none.")
     ] = None,
     rate: Annotated[
-        float | None,
-        typer.Option(min=1, max=100, help="Records a second of each of two writers (100)."),
-    ] = None,
+        float, typer.Option(min=1, max=100, help="Records a second of each of two writers.")
+    ] = 100,
     page: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The HTML page. Default: chaos-live-SEED.html."),
