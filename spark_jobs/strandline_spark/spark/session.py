@@ -194,6 +194,8 @@ def start_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from strandline_spark.spark.java_names import keep_names
+
     # A failing micro-batch is an error of its query; the bridge would print its traceback as well.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     # A statement that does not compile is an error of its caller.
@@ -215,6 +217,7 @@ def start_session(
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     try:
         session = builder.getOrCreate()
+        keep_names(session.sparkContext._jvm)
         _end_accumulators_quietly(session)
         _keep_checkpoints_without_forks(session)
         drop_other_meanings(session)
