@@ -66,18 +66,20 @@ class _Plan:
     """The plan of one statement.
 
     `enough` has the columns of which each alone distinguishes rows that may close in different
-    commits. Sessions that begin together need not end together.
+    commits. Sessions that begin together need not end together. `subquery` is the pattern of a tree
+    that has subqueries.
     """
 
-    def __init__(self, enough: Sequence[str]) -> None:
+    def __init__(self, enough: Sequence[str], subquery: Any) -> None:
         self._enough = enough
+        self._subquery = subquery
         self._ctes: dict[int, tuple[list[int], _Rows]] = {}
 
     def rows(self, node: Any, outer: _Rows) -> _Rows:
         """Returns the facts about the node's rows. Raises CrossesWindowsError."""
         name = _name(node)
         if name == "View" and node.desc().identifier().table() == VIEW:
-            columns = ((one.exprId().id(), one.name()) for one in _each(node.output()))
+            columns = ((one.exprId().id(), one.name()) for one in each_of(node.output()))
             return _Rows(True, keys={i: its for i, its in columns if its in WINDOW_COLUMNS})
         if name == "CTERelationRef":
             ids, of_definition = self._ctes[node.cteId()]
@@ -85,10 +87,10 @@ class _Plan:
         if name in _CONSTANT:
             return _Rows()
         if name == "WithCTE":
-            for one in _each(node.cteDefs()):
+            for one in each_of(node.cteDefs()):
                 self._ctes[one.id()] = (_ids(one), self.rows(one, outer))
             return self.rows(node.plan(), outer)
-        below = [self.rows(one, outer) for one in _each(node.children())]
+        below = [self.rows(one, outer) for one in each_of(node.children())]
         if not below:
             raise CrossesWindowsError(
                 f"it reads {_shown(node)}, which may change, so a window could not be computed"
@@ -114,7 +116,7 @@ class _Plan:
         if name in ("Project", "Aggregate"):
             is_project = name == "Project"
             columns = node.projectList() if is_project else node.aggregateExpressions()
-            return _projected(_each(columns), rows)
+            return _projected(each_of(columns), rows)
         raise CrossesWindowsError(
             f"it has {_shown(node)}, which is not known to treat each window alone; take it out"
         )
@@ -126,20 +128,20 @@ class _Plan:
                 "LIMIT or OFFSET is over rows of several windows; for the first rows of each"
                 f" window write row_number() OVER (PARTITION BY {self._enough[0]} ORDER BY ...)"
             )
-        if name == "Aggregate" and not self._has_key(_each(node.groupingExpressions()), rows):
-            columns = ", ".join(_shown(one) for one in _each(node.aggregateExpressions()))
+        if name == "Aggregate" and not self._has_key(each_of(node.groupingExpressions()), rows):
+            columns = ", ".join(_shown(one) for one in each_of(node.aggregateExpressions()))
             raise CrossesWindowsError(
                 f"the aggregate {columns[:_SHOWN]} is over rows of several windows; group it by"
                 " window_start and window_end"
             )
-        if name == "Window" and not self._has_key(_each(node.partitionSpec()), rows):
-            functions = (_shown(one) for one in _each(node.windowExpressions()))
+        if name == "Window" and not self._has_key(each_of(node.partitionSpec()), rows):
+            functions = (_shown(one) for one in each_of(node.windowExpressions()))
             shown = ", ".join(one.partition(" windowspec")[0] for one in functions)
             raise CrossesWindowsError(
                 f"the window function {shown[:_SHOWN]} is over rows of several windows; write"
                 f" PARTITION BY {' or '.join(self._enough)} (and more) in its OVER"
             )
-        if name in _DISTINCT and not self._has_key(_each(node.output()), rows):
+        if name in _DISTINCT and not self._has_key(each_of(node.output()), rows):
             raise CrossesWindowsError(
                 "DISTINCT is over rows of several windows; select window_start and window_end"
                 " there too"
@@ -186,7 +188,7 @@ class _Plan:
         if not any(one.of_silver for one in below):
             return _Rows()
         alone = all(one.one_window or not one.of_silver for one in below)
-        columns = [_ids(one) for one in _each(node.children())]
+        columns = [_ids(one) for one in each_of(node.children())]
         compared = below if name in ("Union", "UnionLoop") else below[:1]
         if name == "UnionLoop" or not (alone or all(one.of_silver for one in compared)):
             raise CrossesWindowsError(
@@ -214,8 +216,12 @@ class _Plan:
         """Checks that a subquery is the same each time, or that its rows are of the outer row's
         window.
         """
+        if not node.containsPattern(self._subquery):
+            return
         around = _Rows(True, False, {i: kind for one in below for i, kind in one.keys.items()})
-        for expression in _each(node.expressions()):
+        for expression in each_of(node.expressions()):
+            if not expression.containsPattern(self._subquery):
+                continue
             for one, values in _subqueries(expression, ()):
                 inner = self.rows(one.plan(), around)
                 if not inner.of_silver or inner.one_window:
@@ -262,14 +268,15 @@ class _Plan:
         return any(kind in self._enough for kind in kinds)
 
 
-def check_locality(plan: Any, *, sessions: bool) -> None:
+def check_locality(plan: Any, *, sessions: bool, subquery: Any) -> None:
     """Checks the analyzed plan of a statement over the view silver, as Spark's JVM has it. Raises
-    CrossesWindowsError.
+    CrossesWindowsError. `subquery` is Catalyst's pattern PLAN_EXPRESSION.
     """
-    found = _Plan(("window_end",) if sessions else WINDOW_COLUMNS).rows(plan, _Rows())
+    enough = ("window_end",) if sessions else WINDOW_COLUMNS
+    found = _Plan(enough, subquery).rows(plan, _Rows())
     if not found.of_silver:
         raise CrossesWindowsError("it reads nothing of silver; give a SELECT over the view silver")
-    ends = [one for one in _each(plan.output()) if one.name() == "window_end"]
+    ends = [one for one in each_of(plan.output()) if one.name() == "window_end"]
     if not all(found.keys.get(_id(one)) == "window_end" for one in ends):
         raise CrossesWindowsError(
             "window_end of the result is not that of silver; select it as it is there"
@@ -285,7 +292,7 @@ def _expanded(node: Any, rows: _Rows) -> _Rows:
     """Returns the facts about GROUPING SETS and UNPIVOT: several rows for each, in which a column
     may be null.
     """
-    columns = [[_kind(one, rows) for one in _each(row)] for row in _each(node.projections())]
+    columns = [[_kind(one, rows) for one in each_of(row)] for row in each_of(node.projections())]
     keys = {
         i: kinds[0]
         for i, kinds in zip(_ids(node), zip(*columns, strict=True), strict=True)
@@ -312,7 +319,7 @@ def _kind(expression: Any, rows: _Rows) -> str | None:
         chosen = expression.aggregateFunction()
         return _kind(chosen.child(), rows) if _name(chosen) in _CHOOSING else None
     if name == "Coalesce":
-        return rows.halves.get(frozenset(_id(one) for one in _each(expression.children())))
+        return rows.halves.get(frozenset(_id(one) for one in each_of(expression.children())))
     return rows.keys.get(_id(expression))
 
 
@@ -320,13 +327,13 @@ def _subqueries(expression: Any, values: tuple[Any, ...]) -> Iterator[tuple[Any,
     """Yields each subquery with the values that IN looks for in it."""
     name = _name(expression)
     if name == "InSubquery":
-        yield from _subqueries(expression.query(), tuple(_each(expression.values())))
+        yield from _subqueries(expression.query(), tuple(each_of(expression.values())))
         below = expression.values()
     else:
         if name in ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"):
             yield expression, values
         below = expression.children()
-    for one in _each(below):
+    for one in each_of(below):
         yield from _subqueries(one, ())
 
 
@@ -349,10 +356,10 @@ def _id(expression: Any) -> int:
 
 
 def _ids(plan: Any) -> list[int]:
-    return [one.exprId().id() for one in _each(plan.output())]
+    return [one.exprId().id() for one in each_of(plan.output())]
 
 
-def _each(seq: Any) -> Iterator[Any]:
+def each_of(seq: Any) -> Iterator[Any]:
     """Yields the elements of a Scala sequence."""
     for n in range(seq.size()):
         yield seq.apply(n)
@@ -360,8 +367,9 @@ def _each(seq: Any) -> Iterator[Any]:
 
 def _name(node: Any) -> str:
     """Returns the node's class. Spark's own `toString` begins with it only for some nodes."""
-    found: str = node.getClass().getSimpleName()
-    return found.rstrip("$")
+    # `nodeName` is that, with ALL for some set operations, and one call where a class takes two.
+    found: str = node.nodeName()
+    return found.partition(" ")[0]
 
 
 def _shown(node: Any) -> str:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from strandline_spark.errors import OptionError, first_line
-from strandline_spark.gold.locality import VIEW, CrossesWindowsError, check_locality
+from strandline_spark.gold.locality import VIEW, CrossesWindowsError, check_locality, each_of
 from strandline_spark.silver.names import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _ASKED: Final = (
 """Classes of Catalyst that the check of a statement asks for."""
 _TRAITS: Final[dict[str, frozenset[str]]] = {}
 """The classes of `_ASKED` by the names of the classes that extend them, as far as they were met."""
+_LOOKED_INTO: Final = ("CURRENT_LIKE", "CAST", "RUNTIME_REPLACEABLE", "PLAN_EXPRESSION")
+"""Patterns of a tree that is walked node by node though all of it is deterministic."""
 _WHERE: Final = "[[gold]] {step}, key sql, line {line}"
 
 
@@ -75,8 +77,9 @@ def check_statement(
             f"{where}: the result has no {' and no '.join(missing)}, so nobody could say which"
             " window a row is of; select both and group by them"
         )
+    subquery = _patterns(spark).PLAN_EXPRESSION()
     try:
-        check_locality(_analyzed(frame), sessions=sessions)
+        check_locality(_analyzed(frame), sessions=sessions, subquery=subquery)
     except CrossesWindowsError as why:
         raise OptionError(
             f"{where}: what it gives must follow from each window alone: {why}"
@@ -100,41 +103,68 @@ def _analyzed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 
 
+def _patterns(spark: SparkSession) -> Any:
+    """Returns Catalyst's TreePattern: each node of a tree knows which of them are below it."""
+    jvm: Any = spark.sparkContext._jvm
+    return jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+
+
 def _varying(frame: DataFrame) -> Iterator[str]:
     """Yields the parts of the analyzed plan that do not follow from its rows: chance, the clock,
     the session.
     """
     jvm: Any = frame.sparkSession.sparkContext._jvm
-    current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-    left: list[Any] = [_analyzed(frame)]
+    patterns = _patterns(frame.sparkSession)
+    current = patterns.CURRENT_LIKE()
+    inner = jvm.java.util.ArrayList()
+    for name in _LOOKED_INTO:
+        inner.add(getattr(patterns, name)())
+    inner = jvm.scala.jdk.javaapi.CollectionConverters.asScala(inner).toSeq()
+    left: list[tuple[Any, bool]] = [(_analyzed(frame), True)]
     while left:
-        node = left.pop()
+        node, is_plan = left.pop()
+        # Each question to the JVM takes its time, and few expressions have any of these below them.
+        is_steady = node.deterministic() and not node.containsAnyPattern(inner)
+        if is_steady and not is_plan:
+            continue
         own = _traits(jvm, node)
-        below = _below(node, is_plan="plans.QueryPlan" in own)
-        if "expressions.RuntimeReplaceable" in own:
-            # The node itself is neutral; its replacement decides.
-            below.append(node.replacement())
-        of_now = node.containsPattern(current) and not any(
-            one.containsPattern(current) for one in below
-        )
         if "plans.logical.Sample" in own:
             yield "TABLESAMPLE"
-        elif "expressions.AesEncrypt" in own and _is_salted(node):
-            yield "aes_encrypt() without an initialization vector"
-        elif "expressions.Nondeterministic" in own or of_now:
-            yield f"{node.toString().partition('(')[0].lower()}()"
-        elif (
-            "expressions.Cast" in own
-            and node.dataType().typeName() in _TIMES
-            and node.child().dataType().typeName().startswith("string")
-            and node.child().foldable()
-            and not node.child().containsPattern(current)
-        ):
-            # A constant text: Spark takes some for the time at which the statement runs.
-            text = str(node.child().eval(None))
-            if _MOVING.fullmatch(text):
-                yield f"the time {text.strip()!r}"
-        left += below
+        if is_steady:
+            left += ((one, True) for one in each_of(node.children()))
+            continue
+        expressions, plans = _below(node, is_plan="plans.QueryPlan" in own)
+        if "expressions.RuntimeReplaceable" in own:
+            # The node itself is neutral; its replacement decides.
+            expressions.append(node.replacement())
+        yield from _varying_itself(node, own, current, (*expressions, *plans))
+        left += ((one, False) for one in expressions)
+        left += ((one, True) for one in plans)
+
+
+def _varying_itself(
+    node: Any, own: frozenset[str], current: Any, below: tuple[Any, ...]
+) -> list[str]:
+    """Returns the name of a node that varies for itself, in a list; an empty list for any other."""
+    of_now = node.containsPattern(current) and not any(
+        one.containsPattern(current) for one in below
+    )
+    if "expressions.AesEncrypt" in own and _is_salted(node):
+        return ["aes_encrypt() without an initialization vector"]
+    if "expressions.Nondeterministic" in own or of_now:
+        return [f"{node.toString().partition('(')[0].lower()}()"]
+    if (
+        "expressions.Cast" in own
+        and node.dataType().typeName() in _TIMES
+        and node.child().dataType().typeName().startswith("string")
+        and node.child().foldable()
+        and not node.child().containsPattern(current)
+    ):
+        # A constant text: Spark takes some for the time at which the statement runs.
+        text = str(node.child().eval(None))
+        if _MOVING.fullmatch(text):
+            return [f"the time {text.strip()!r}"]
+    return []
 
 
 def _moving_ranges(spark: SparkSession, statement: str) -> Iterator[str]:
@@ -146,11 +176,11 @@ def _moving_ranges(spark: SparkSession, statement: str) -> Iterator[str]:
     left: list[Any] = [session.sessionState().sqlParser().parsePlan(statement)]
     while left:
         node = left.pop()
-        below = _below(node, is_plan="plans.QueryPlan" in _traits(jvm, node))
+        expressions, plans = _below(node, is_plan="plans.QueryPlan" in _traits(jvm, node))
         name = node.getClass().getSimpleName()
-        if name == "UnresolvedTableValuedFunction" and _is_range(node) and _calls(below):
+        if name == "UnresolvedTableValuedFunction" and _is_range(node) and _calls(expressions):
             yield "range() with bounds that are not written as numbers"
-        left += below
+        left += (*expressions, *plans)
 
 
 def _traits(jvm: Any, node: Any) -> frozenset[str]:
@@ -172,9 +202,14 @@ def _traits(jvm: Any, node: Any) -> frozenset[str]:
     return found
 
 
-def _below(node: Any, *, is_plan: bool) -> list[Any]:
-    inner = [node.children(), node.innerChildren(), *([node.expressions()] if is_plan else [])]
-    return [seq.apply(i) for seq in inner for i in range(seq.size())]
+def _below(node: Any, *, is_plan: bool) -> tuple[list[Any], list[Any]]:
+    """Returns the expressions and the plans of a node."""
+    if is_plan:
+        return list(each_of(node.expressions())), [
+            *each_of(node.children()),
+            *each_of(node.innerChildren()),
+        ]
+    return list(each_of(node.children())), list(each_of(node.innerChildren()))
 
 
 def _is_range(function: Any) -> bool:
@@ -188,7 +223,7 @@ def _calls(arguments: list[Any]) -> bool:
         node = left.pop()
         if node.getClass().getSimpleName().startswith(("Unresolved", "Current")):
             return True
-        left += _below(node, is_plan=False)
+        left += each_of(node.children())
     return False
 
 
