@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -25,11 +26,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from strandline_runtime.real import RealFileSystem
+from support.examples import examples
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 TESTS = Path(__file__).resolve().parent
 PROOF = (TESTS / "proof", TESTS / "unit" / "proof")
 """The folders of the tests of what proves the product; each test has the marker `proof`."""
+TURN = os.environ.get("TEST_PROOF_TURN", "")
+"""`NUMBER/TURNS`: of the tests that strike again, this run has those of one turn. All if empty."""
 LONGEST = (
     "integration/test_containers.py",
     "proof/test_sim_runs.py",
@@ -37,7 +41,6 @@ LONGEST = (
     "proof/test_sim_mutants.py",
     "proof/test_sim_command.py",
     "spark/sink/test_spark_sink.py",
-    "spark/test_spark_crashes.py",
     "spark/bronze/test_spark_bronze.py",
     "spark/spark/test_spark_random_kills.py",
     "spark/source/test_spark_source.py",
@@ -58,6 +61,7 @@ LONGEST = (
     "spark/gold/test_spark_gold_locality.py",
     "spark/gold/test_spark_gold_step.py",
     "spark/gold/test_spark_gold_late.py",
+    "spark/test_spark_crashes.py",
     "spark/stores/test_spark_object_pipeline.py",
     "spark/source/test_spark_standalone.py",
     "spark/spark/test_spark_kills.py",
@@ -69,22 +73,20 @@ LONGEST = (
     "integration/test_examples.py",
     "chaos/test_live.py",
     "integration/test_cli_cluster.py",
-    "sim/test_sim_many_partitions.py",
     "integration/test_kafka_groups.py",
     "integration/test_distributions.py",
     "spark/stores/test_spark_object_care.py",
     "integration/test_cli_group.py",
     "integration/test_config_alteration.py",
     "integration/test_large_requests.py",
+    "sim/test_sim_many_partitions.py",
+    "sim/test_sim_transactions.py",
     "sim/test_sim_corpus.py",
     "integration/test_storage_exhaustive.py",
     "integration/test_log_output_process.py",
     "integration/test_cli_demo.py",
     "chaos/test_survival.py",
-    "sim/test_sim_moves.py",
     "integration/test_testing_wheel.py",
-    "sim/test_sim_topic_anew.py",
-    "sim/test_sim_transactions.py",
     "spark/source/test_spark_decode.py",
     "integration/test_controller_restore.py",
     "tidy/test_architecture.py",
@@ -128,13 +130,12 @@ LONGEST = (
 TOGETHER = (
     ("tests/tidy/",),
     ("tests/browser/",),
-    ("tests/spark/pipeline/",),
-    ("tests/spark/gold/", "tests/spark/test_spark_crashes.py"),
+    ("tests/spark/pipeline/", "tests/spark/sink/", "tests/spark/bronze/"),
     ("tests/spark/",),
 )
 """Files that are one process's, by their beginnings, of which the first that fits counts: the
 sources are parsed once, and one browser starts. A session of Spark computes ten seconds until it
-has loaded and compiled what most runs use: three of them start.
+has loaded and compiled what most runs use: two of them start.
 """
 APART = (
     "tests/spark/bronze/test_spark_table.py",
@@ -226,7 +227,12 @@ CLOSING = os.environ.pop("TEST_CLOSING", None)
 collect_ignore = list(THOROUGH) if os.environ.get("TEST_QUICK") else []
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
-settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "strandline",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("strandline")
 """A machine that does other things takes its time with some examples: no property is timed."""
 
@@ -301,7 +307,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest files come first: at the end they would leave every other process idle.
 
     `make test` leaves out what `proof` marks, and `make proof` runs it.
@@ -317,6 +323,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     assert gone == [], "LONGEST, THOROUGH or APART names files that are gone"
     places = {str(TESTS / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
+    if TURN:
+        others = [item for item in items if not is_of_turn(item.nodeid, TURN)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_of_turn(item.nodeid, TURN)]
+
+
+def is_of_turn(nodeid: str, turn: str) -> bool:
+    """True for tests of the simulator, for simulated clusters, and for one share of all others."""
+    if nodeid.startswith(("tests/proof/", "tests/unit/proof/", "tests/sim/")):
+        return True
+    number, turns = map(int, turn.split("/"))
+    return zlib.crc32(nodeid.encode()) % turns == number % turns
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,7 +29,7 @@ WORKLOAD_S = 120
 RUN_S = 120
 BUSY = 200
 """Acknowledged records after which the workload counts as under way."""
-KILLS = pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.proof)])
+KILLS = pytest.mark.parametrize("kills", [1, 2])
 
 
 class Run:
@@ -90,6 +90,7 @@ def check(verdict: dict[str, Any]) -> None:
     assert verdict["acknowledged"] > BUSY, verdict
 
 
+@pytest.mark.proof
 @KILLS
 def test_a_killed_leader_loses_nothing(
     make_cluster: MakeCluster, tmp_path: Path, kills: int
@@ -105,6 +106,7 @@ def test_a_killed_leader_loses_nothing(
         check(run.verdict())
 
 
+@pytest.mark.proof
 @KILLS
 def test_the_data_plane_goes_on_while_the_controller_is_killed_and_restarted(
     make_cluster: MakeCluster, tmp_path: Path, kills: int
@@ -122,6 +124,7 @@ def test_the_data_plane_goes_on_while_the_controller_is_killed_and_restarted(
     assert verdict["unknown"] == 0, "no send may even notice"
 
 
+@pytest.mark.proof
 def test_stopping_and_starting_brokers_one_by_one_loses_nothing(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:

@@ -344,7 +344,7 @@ def compacted(written: Written) -> Written:
 @pytest.mark.parametrize(
     ("state", "fault"),
     [
-        pytest.param("stopped", flip, id="stopped-flip"),
+        pytest.param("stopped", flip, id="stopped-flip", marks=pytest.mark.proof),
         pytest.param("killed", cut, id="killed-cut"),
         pytest.param("stopped", cut, id="stopped-cut", marks=pytest.mark.proof),
         pytest.param("killed", flip, id="killed-flip", marks=pytest.mark.proof),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from strandline_proto.batch import iter_headers
 from support.aborted_scan import indexed, on_disk, scan
+from support.examples import examples
 from support.producer_log import ProducerLog, end_marker, idempotent_batch, transactional_batch
 from support.storage import LARGE, Store
 
@@ -68,7 +69,7 @@ class History:
         assert not last or last[-1] < log.log_end_offset
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(STEPS)
 def test_the_index_equals_a_scan(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

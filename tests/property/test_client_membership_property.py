@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from strandline._core.membership import Beat, Membership, State, Subscription
 from strandline._core.reconciling import Kind, Step
+from support.examples import examples
 from support.scripted_group import Key, ScriptedGroup, View
 
 if TYPE_CHECKING:
@@ -275,4 +276,4 @@ class Members(RuleBasedStateMachine):
 
 
 TestMembers = Members.TestCase
-TestMembers.settings = settings(max_examples=70, stateful_step_count=70)
+TestMembers.settings = settings(max_examples=examples(70), stateful_step_count=70)

@@ -20,6 +20,7 @@ from strandline._core.partition_queue import PartitionQueue, Settled
 from strandline.errors import TopicRecreated
 from strandline_proto import errors
 from strandline_proto.batch import add_sequence, check_batch, read_records
+from support.examples import examples
 
 REFUSALS = [
     errors.NotLeaderOrFollower.code,
@@ -285,9 +286,9 @@ class PlainQueueMachine(QueueMachine):
 
 
 TestIdempotentQueue = QueueMachine.TestCase
-TestIdempotentQueue.settings = settings(max_examples=80, stateful_step_count=60)
+TestIdempotentQueue.settings = settings(max_examples=examples(80), stateful_step_count=60)
 TestPlainQueue = PlainQueueMachine.TestCase
-TestPlainQueue.settings = settings(max_examples=40, stateful_step_count=50)
+TestPlainQueue.settings = settings(max_examples=examples(40), stateful_step_count=50)
 
 
 LIMITS = st.sampled_from([140, 160, 250, 500, 1 << 20])

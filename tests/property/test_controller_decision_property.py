@@ -56,6 +56,7 @@ from support.controller_cluster import SESSION_MS, Cluster
 from support.controller_leadership import add_partitions, balance, elect
 from support.controller_recovery import recover
 from support.controller_store import same
+from support.examples import examples
 
 IDS = [BrokerId(n) for n in range(4)]
 brokers = st.sampled_from(IDS)
@@ -431,7 +432,7 @@ class ControllerHistory(RuleBasedStateMachine):
 
 
 TestControllerHistory = ControllerHistory.TestCase
-TestControllerHistory.settings = settings(max_examples=40, stateful_step_count=40)
+TestControllerHistory.settings = settings(max_examples=examples(40), stateful_step_count=40)
 
 
 def test_an_empty_decision_writes_nothing() -> None:

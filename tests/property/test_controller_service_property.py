@@ -25,6 +25,7 @@ from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.rpc.controller import answers
 from strandline_proto.v1 import push_pb2, services_pb2
 from support.controller_store import same
+from support.examples import examples
 from support.hostile_controller import BROKERS, HostileRun, hostile_run
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _nobody_waits() -> Any:
     history=st.lists(calls(), min_size=1, max_size=6),
     pushed=st.lists(messages(push_pb2.LeaderAndIsrResponse.DESCRIPTOR), max_size=3),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_nothing_that_is_sent_ends_the_controller(
     history: list[tuple[str, list[Message]]], pushed: list[push_pb2.LeaderAndIsrResponse]
 ) -> None:

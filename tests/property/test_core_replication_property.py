@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from strandline_broker.core.replication.follower import Backoff, Discard, TruncateTo
 from strandline_proto.ids import BrokerId
+from support.examples import examples
 from support.partition_states import A, B, C
 from support.replica_group import InFlight, Replica, ReplicaGroup
 from support.replica_log import Entry
@@ -172,7 +173,7 @@ def check_log(replica: Replica) -> None:
 
 
 TestReplication = Replication.TestCase
-TestReplication.settings = settings(max_examples=80)
+TestReplication.settings = settings(max_examples=examples(80))
 
 
 def test_rounds_of_reconciliation_end_with_equal_histories() -> None:

@@ -23,6 +23,7 @@ from strandline_spark.gold.watermark import (
     is_late,
     next_watermark,
 )
+from support.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +107,7 @@ def recomputed_from(
     return out
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(topic=TOPIC, steps=STEPS, kind=KINDS, delay=st.integers(0, 30))
 def test_gold_from_its_commits_is_what_a_state_store_puts_out(
     topic: list[list[int]], steps: list[tuple[int, int, bool]], kind: WindowKind, delay: int
@@ -147,7 +148,7 @@ def test_gold_from_its_commits_is_what_a_state_store_puts_out(
     assert late == twin.late
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     topic=st.lists(
         st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), max_size=12),

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_spark.parsing.decimals import EXPONENT_MAX
+from support.examples import examples
 from support.parsing import one_by_one, outcomes, parser_of
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ SHAPES = st.integers(1, 38).flatmap(lambda p: st.tuples(st.just(p), st.integers(
 
 
 @given(st.sampled_from(TEXTS), SHAPES, st.lists(NUMBERS, min_size=1, max_size=6))
-@settings(max_examples=70)
+@settings(max_examples=examples(70))
 def test_decimals_are_those_of_python(form: str, shape: tuple[int, int], texts: list[str]) -> None:
     expected = [decimal_of(text, *shape) for text in texts]
     found = read(form, "decimal({},{})".format(*shape), *texts)
@@ -151,7 +152,7 @@ def test_decimals_are_those_of_python(form: str, shape: tuple[int, int], texts: 
 
 
 @given(SHAPES, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_numbers_that_fit_are_kept(shape: tuple[int, int], data: Any) -> None:
     precision, scale = shape
     unscaled = data.draw(st.integers(1 - 10**precision, 10**precision - 1))
@@ -162,7 +163,7 @@ def test_numbers_that_fit_are_kept(shape: tuple[int, int], data: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["int", "bigint"])
 @given(st.sampled_from(("json", "csv", "regex")), st.lists(WHOLE, min_size=1, max_size=6))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_whole_numbers_are_those_of_python(kind: str, form: str, numbers: list[int]) -> None:
     most = 2**31 if kind == "int" else 2**63
     expected = [each if -most <= each < most else "out of range" for each in numbers]
@@ -176,7 +177,7 @@ def test_whole_numbers_are_those_of_python(kind: str, form: str, numbers: list[i
 
 
 @given(st.sampled_from(("json", "csv", "regex")), st.lists(NUMBERS, min_size=1, max_size=6))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_doubles_are_those_of_python(form: str, texts: list[str]) -> None:
     expected = ["out of range" if math.isinf(float(t)) else float(t) for t in texts]
     assert list(map(repr, read(form, "double", *texts))) == list(map(repr, expected))
@@ -213,7 +214,7 @@ def bytes_of(unscaled: int) -> bytes:
 
 
 @given(SHAPES, SHAPES, WHOLE)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_avro_decimals_are_what_their_bytes_say(
     written: tuple[int, int], held: tuple[int, int], unscaled: int
 ) -> None:
@@ -272,7 +273,7 @@ def varint(number: int) -> bytes:
 
 @pytest.mark.parametrize("kind", ["int", "bigint"])
 @given(WHOLE, st.text(max_size=9))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_whole_numbers_of_avro_are_never_cut_to_64_bits(kind: str, number: int, text: str) -> None:
     inner = {"type": "array", "items": {"type": "map", "values": ["null", "string", "T"]}}
     tree = {"type": "record", "name": "T", "fields": [{"name": "t", "type": inner}]}

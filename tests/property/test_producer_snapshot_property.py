@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import iter_headers
 from support.disk import FaultyDisk
+from support.examples import examples
 from support.producer_log import (
     TRANSACTIONAL,
     ProducerLog,
@@ -157,6 +158,6 @@ class SnapshotMachine(RuleBasedStateMachine):
 
 TestSnapshots = SnapshotMachine.TestCase
 TestSnapshots.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=30,
 )

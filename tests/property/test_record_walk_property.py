@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from strandline_proto import record_walk
 from strandline_proto.batch import Compression, check_batch, read_records
 from strandline_proto.record_walk import INT64_MAX, INT64_MIN, Fault, walk, walk_in_python
+from support.examples import examples
 from support.hostile import batch_of
 from support.record_bytes import Fields, record
 from support.record_runs import int64, runs, sound, times
@@ -19,7 +20,7 @@ ASKED = (st.integers(-100, 100) | int64, times, times, st.booleans())
 
 
 @compiled
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(runs() | st.tuples(st.binary(max_size=80), st.integers(0, 9)), st.integers(0, 3), *ASKED)
 def test_both_walks_give_one_answer(
     run: tuple[bytes, int], at: int, base: int, earliest: int, latest: int, needs_key: bool
@@ -45,7 +46,7 @@ def test_both_walks_give_one_answer_to_every_flipped_bit(first: bytes, second: b
 
 
 @compiled
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.binary(max_size=10))
 def test_both_walks_call_the_same_bytes_text(text: bytes) -> None:
     records = record(Fields(headers=((text, None),)))
@@ -53,7 +54,7 @@ def test_both_walks_call_the_same_bytes_text(text: bytes) -> None:
     assert walk(*arguments) == walk_in_python(*arguments)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(runs())
 def test_what_passes_is_what_readers_read(run: tuple[bytes, int]) -> None:
     records, count = run

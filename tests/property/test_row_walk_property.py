@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strandline_proto.record_walk import INT64_MAX, INT64_MIN
 from strandline_spark.source import row_walk
 from strandline_spark.source.row_walk import SOUND, headers_in_python, rows_in_python
+from support.examples import examples
 from support.record_bytes import Fields, record
 from support.record_runs import int64, runs, times
 
@@ -56,7 +57,7 @@ def _found(walk: Any, data: bytes, table: Any, start: int, stop: int) -> Any:
 
 
 @compiled
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(batches, bases, bases)
 def test_both_walks_find_the_same_rows(made: list[Any], start: int, stop: int) -> None:
     data, table = _laid(made)
@@ -65,7 +66,7 @@ def test_both_walks_find_the_same_rows(made: list[Any], start: int, stop: int) -
 
 
 @compiled
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(runs(), bases, st.integers(0, 8))
 def test_both_walks_find_the_same_rows_in_sound_records(
     run: tuple[bytes, int], base: int, first: int
@@ -77,7 +78,7 @@ def test_both_walks_find_the_same_rows_in_sound_records(
 
 
 @compiled
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(st.tuples(st.binary(max_size=20) | bodies, counts), max_size=3))
 def test_both_walks_find_the_same_headers(made: list[tuple[bytes, int]]) -> None:
     data, table = _laid([(body, count, 0, 0, 0, -1) for body, count in made])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from strandline_proto.batch import Compression, Record, iter_headers
 from support.compaction import COMPACTED, batches_of, clean, put, records_of, state_of
+from support.examples import examples
 from support.storage import Store
 
 RETENTION_MS = COMPACTED.delete_retention_ms
@@ -110,7 +111,7 @@ def check_lookups(store: Store) -> None:
         assert first == next(h for h in headers if h.last_offset >= start)
 
 
-@settings(max_examples=24)
+@settings(max_examples=examples(24))
 @given(rounds, st.sampled_from([150, 400, 1000]))
 def test_a_cleaned_log_says_what_the_whole_one_would(history: list, size: int) -> None:  # type: ignore[type-arg]
     with tempfile.TemporaryDirectory() as directory:

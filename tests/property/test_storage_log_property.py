@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import iter_headers, read_header, read_records
 from support.disk import FaultyDisk
+from support.examples import examples
 from support.storage import Store, batch_of
 
 Model = list[tuple[int, bytes]]
@@ -174,7 +175,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=25,
 )
 TestLogAgainstAList = LogMachine.TestCase

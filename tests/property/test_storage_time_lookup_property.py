@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import build_batch, iter_headers, read_header, read_records
+from support.examples import examples
 from support.storage import Store
 
 Found = tuple[int, int, int]
@@ -27,7 +28,7 @@ def scan(store: Store) -> list[Found]:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     timestamps=st.lists(st.integers(-1, 40), min_size=1, max_size=30),
     size=st.integers(1, 3),

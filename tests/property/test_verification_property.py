@@ -19,6 +19,7 @@ from strandline_spark.pipeline.verify import ParsedFindings, check_parsed
 from strandline_spark.verification.accounts import Accounts, Ranges
 from strandline_spark.verification.intervals import Intervals
 from strandline_spark.verification.runs import Run, Runs
+from support.examples import examples
 
 TP = TopicPartition("t", 0)
 ID = topic_id_text(bytes(16))
@@ -160,7 +161,7 @@ def _of_ranges(
     return say
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     RUNS,
     ranges(),
@@ -228,7 +229,7 @@ def parsed(
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(RUNS, min_size=3, max_size=3),
     ranges(),

@@ -8,6 +8,8 @@ from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run, run_plan
 from strandline_proof.sim.topology.topology import Topology
 
+pytestmark = pytest.mark.proof
+
 PARTITIONS = 300
 DIES_S, BACK_S = 3.0, 5.5
 SESSION_S = 1.0
@@ -41,7 +43,6 @@ def roles(lines: list[Line], node: str, *, leader: int) -> dict[str, float]:
     }
 
 
-@pytest.mark.proof
 def test_brokers_that_take_longer_than_a_session_for_an_envelope_stay() -> None:
     _, lines = lines_of("only-answers-are-progress")
     assert fenced(lines) == [1]

@@ -12,6 +12,8 @@ from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run, RunResult
 from strandline_proof.sim.topology.topology import DATA, TOPIC, Topology
 
+pytestmark = pytest.mark.proof
+
 
 def move(at_s: float, *target: int, after: str | None = None) -> Fault:
     return Fault(at_s, "reassign", {"partition": 0, "target": list(target)}, after)

@@ -14,6 +14,8 @@ from strandline_proof.sim.topology.topology import DATA, Topology
 from strandline_proof.sim.workload.churn import CHURN
 from strandline_proto.ids import TopicId
 
+pytestmark = pytest.mark.proof
+
 ONE = "broker-2"
 
 

@@ -17,6 +17,8 @@ from strandline_proof.sim.topology.transactions import KAFKA, OURS, Transacting
 from strandline_proof.sim.topology.work import Work
 from strandline_proof.sim.transactions.ledger import ABORTED, COMMITTED
 
+pytestmark = pytest.mark.proof
+
 BOTH = Transacting(tellers=(OURS, KAFKA), copiers=1, timeout_ms=900)
 
 
@@ -75,7 +77,6 @@ def test_transactions_end_whatever_becomes_of_who_decides(faults: tuple[Fault, .
     assert sum(outcome.struck.values()) == len(faults)
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("delay_ms", [0, 1, 2, 4, 8, 15])
 @pytest.mark.parametrize("kind", ["kill", "pause"])
 def test_30_coordinator_dies_each_step(kind: str, delay_ms: int) -> None:
@@ -90,7 +91,6 @@ def test_30_coordinator_dies_each_step(kind: str, delay_ms: int) -> None:
     executed(plan_of(*faults, transactions=Transacting(tellers=(OURS, OURS, KAFKA))))
 
 
-@pytest.mark.proof
 def test_35_leaderless_marker() -> None:
     """A partition is without a leader for long: the transaction is complete once it has one."""
     away: dict[str, Any] = {"restart_s": 3.0}
@@ -102,7 +102,6 @@ def test_35_leaderless_marker() -> None:
     assert outcome.struck["kill"] == 2
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("name", TRANSACTION_MOMENTS)
 def test_every_moment_of_transactions_can_be_lived_through(name: str) -> None:
     topology = plan_of().topology

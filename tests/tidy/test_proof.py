@@ -27,7 +27,7 @@ MARKED = {
     "tests/browser/test_kip101_ghosts.py": "plays each history with and without its switch",
     "tests/browser/test_page_widths.py": "has each width in the other theme too",
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
-    "tests/chaos/test_survival.py": "kills leader and controller more than once",
+    "tests/chaos/test_survival.py": "kills, stops and starts servers in turn, as chaos live does",
     "tests/chaos/test_transfers.py": "kills brokers twice among transactions",
     "tests/golden/test_group_histories_of_shards.py": "lets five times as many members join",
     "tests/integration/kafka_wire/test_fuzz.py": "sends five times as many frames by chance",
@@ -37,17 +37,22 @@ MARKED = {
     "tests/sim/test_sim_corpus.py": "runs one plan in 24 with the product, and others here",
     "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
     "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
-    "tests/sim/test_sim_many_partitions.py": "slows each replica: the product slows one",
-    "tests/sim/test_sim_topic_anew.py": "loses the power at four more disk operations",
+    "tests/sim/test_sim_many_partitions.py": "slows one of many replicas in virtual time",
+    "tests/sim/test_sim_moves.py": "moves replicas in virtual time: test_reassignment does it live",
+    "tests/sim/test_sim_topic_anew.py": "makes topics again, as the live test_topic_anew does",
     "tests/sim/test_sim_transactions.py": "kills coordinators at each of their steps",
     "tests/spark/gold/test_spark_gold_histories.py": "plays a random history",
     "tests/spark/gold/test_spark_gold_late.py": "plays a random history",
     "tests/spark/gold/test_spark_gold_query.py": "counts windows of four more sizes",
     "tests/spark/gold/test_spark_gold_verify.py": "finds in sessions what it finds in windows",
     "tests/spark/pipeline/test_spark_rebuild.py": "kills a rebuild at each of its steps",
+    "tests/spark/sink/test_spark_sink.py": "kills the driver of another kind of query",
     "tests/spark/source/test_spark_standalone.py": "has three workers that cannot work",
     "tests/spark/spark/test_spark_kills.py": "kills the driver twice",
-    "tests/spark/spark/test_spark_random_kills.py": "kills once more, the JVM and the controller",
+    "tests/spark/test_spark_crashes.py": "has the record in the first and the last place too",
+    "tests/spark/spark/test_spark_random_kills.py": (
+        "kills a pair of processes: other tests kill a worker, a leader and the driver"
+    ),
     "tests/spark/stores/test_spark_object_pipeline.py": "kills the driver of an object store too",
     "tests/unit/spark_jobs/delta_log/test_delta_log_files.py": "plays four more random histories",
     "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (
@@ -95,16 +100,34 @@ class Item:
         self.markers.append(marker.name)
 
 
-def test_a_test_is_marked_by_its_folder(pytestconfig: pytest.Config) -> None:
-    plugins: Iterable[Any] = pytestconfig.pluginmanager.get_plugins()
+def conftest_of(config: pytest.Config) -> Any:
+    plugins: Iterable[Any] = config.pluginmanager.get_plugins()
     (conftest,) = (one for one in plugins if getattr(one, "PROOF", None) == (PROOF, UNITS))
+    return conftest
+
+
+def test_a_test_is_marked_by_its_folder(pytestconfig: pytest.Config) -> None:
     below, deeper = Item(PROOF / "test_a.py"), Item(PROOF / "oracles" / "test_b.py")
     unit = Item(UNITS / "mutants" / "test_c.py")
     beside = Item(TESTS / "sim" / "test_d.py")
     client = Item(TESTS / "unit" / "client" / "test_e.py")
-    conftest.pytest_collection_modifyitems([below, deeper, unit, beside, client])
+    items = [below, deeper, unit, beside, client]
+    conftest_of(pytestconfig).pytest_collection_modifyitems(pytestconfig, items)
     assert [one.markers for one in (below, deeper, unit)] == [["proof"]] * 3
     assert (beside.markers, client.markers) == ([], [])
+
+
+def test_each_repeated_kill_has_one_turn_and_the_simulator_has_all(
+    pytestconfig: pytest.Config,
+) -> None:
+    def turns_of(nodeid: str) -> list[int]:
+        is_of_turn = conftest_of(pytestconfig).is_of_turn
+        return [turn for turn in range(3) if is_of_turn(nodeid, f"{turn + 300}/3")]
+
+    kills = [turns_of(f"tests/chaos/test_survival.py::test_{number}") for number in range(30)]
+    assert sorted({turn for (turn,) in kills}) == [0, 1, 2]
+    for place in ("sim/test_sim_moves.py", "proof/test_sim_mutants.py", "unit/proof/test_a.py"):
+        assert turns_of(f"tests/{place}::test_a") == [0, 1, 2]
 
 
 def test_what_plants_bugs_or_searches_for_them_is_part_of_the_proof() -> None:

@@ -242,6 +242,7 @@ def test_a_task_that_is_tried_again_writes_nothing_twice(
     assert counted == Counter(b"%d/%d" % (p, n) for p in range(PARTITIONS) for n in range(3000))
 
 
+@pytest.mark.proof
 def test_a_driver_killed_between_tasks_writes_nothing_twice_when_it_runs_again(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:

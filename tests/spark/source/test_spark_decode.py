@@ -24,6 +24,7 @@ from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedV
 from strandline_spark.source.decode import OPTION, RangeDecoder
 from strandline_spark.source.schema import BATCH_META, HEADERS, PLAIN, arrow_schema
 from support.aborted_logs import STEPS, built
+from support.examples import examples
 from support.fake_broker_sync import resealed
 from support.hostile import GIB, batch_of, bytes_added, zstd_bomb
 from support.spark_batches import MadeBatch, MadeRecord, Row, build, lay_out
@@ -82,7 +83,7 @@ def new_decoder(start: int, stop: int) -> RangeDecoder:
     return RangeDecoder("t", 3, start, stop, columns=PLAIN + HEADERS)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(_LOGS, st.data())
 def test_any_range_of_any_log_decodes_as_aiokafka_reads_it(
     batches: list[MadeBatch], data: st.DataObject
@@ -134,7 +135,7 @@ def test_aborted_records_are_skipped_offsets(
     assert decoder.rows + decoder.skipped == decoder.position - start
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(_LOGS, st.lists(st.sampled_from(PLAIN + HEADERS + BATCH_META), min_size=1, unique=True))
 def test_some_columns_are_what_they_are_among_all(
     batches: list[MadeBatch], some: list[str]
@@ -167,7 +168,7 @@ def test_what_a_producer_wrote_into_its_batches_comes_with_each_record() -> None
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(_LOGS, st.data())
 def test_a_message_that_is_cut_off_inside_a_batch_is_an_error(
     batches: list[MadeBatch], data: st.DataObject
@@ -178,7 +179,7 @@ def test_a_message_that_is_cut_off_inside_a_batch_is_an_error(
         decoded(new_decoder(0, log.end_offset), log.data[:size])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(_BATCHES, st.data())
 def test_a_flipped_bit_that_the_checksum_covers_is_an_error(
     made: MadeBatch, data: st.DataObject
@@ -191,7 +192,7 @@ def test_a_flipped_bit_that_the_checksum_covers_is_an_error(
         decoded(new_decoder(0, log.end_offset), bytes(damaged))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_BATCHES.filter(lambda made: made.codec == 0 and not made.control), st.data())
 def test_records_that_contradict_their_format_never_crash_the_walk(
     made: MadeBatch, data: st.DataObject

@@ -324,7 +324,7 @@ STRIKES: Final = (
     if KILLS
     else [
         pytest.param(TOGETHER[0], id=" and ".join(TOGETHER[0])),
-        pytest.param(TOGETHER[1], id=" and ".join(TOGETHER[1]), marks=pytest.mark.proof),
+        pytest.param(TOGETHER[1], id=" and ".join(TOGETHER[1])),
     ]
 )
 
@@ -337,6 +337,7 @@ def with_topic(make_cluster: MakeCluster) -> LocalCluster:
 
 
 @pytest.mark.spark
+@pytest.mark.proof
 @pytest.mark.parametrize("strike", STRIKES)
 def test_every_record_is_in_the_table_once_whatever_was_killed(
     make_cluster: MakeCluster, spark: SparkSession, tmp_path: Path, strike: tuple[str, ...]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from strandline._core.position import Position
 from strandline._core.read_epochs import EPOCHS_MAX, UNKNOWN, ReadEpochs
 from strandline.types import TopicPartition
+from support.examples import examples
 
 READ = st.tuples(st.just("read"), st.integers(1, 4), st.integers(0, 1))
 MOVE = st.one_of(
@@ -70,7 +71,7 @@ def test_only_so_many_epochs_are_remembered() -> None:
     assert read.before(*last[:1], last) == EPOCHS_MAX + 3
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(STEPS)
 def test_as_if_the_epoch_of_every_offset_were_written_down(
     steps: tuple[tuple[str, int, int], ...],

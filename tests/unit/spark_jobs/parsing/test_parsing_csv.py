@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.parsing import one_by_one, outcomes, parser_of
 
 PARSER = parser_of("csv", n="int", s="string", d="double")
@@ -135,7 +136,7 @@ def written(row: tuple[object, ...]) -> str:
 
 
 @given(st.lists(st.one_of(SOUP, PLAIN.map(written)), max_size=8))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_row_comes_out_the_same_whatever_rows_are_around_it(values: list[str]) -> None:
     found = outcomes(PARSER, values)
     assert found == one_by_one(PARSER, values)
@@ -147,7 +148,7 @@ def test_a_row_comes_out_the_same_whatever_rows_are_around_it(values: list[str])
 
 
 @given(st.lists(PLAIN, max_size=8))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_what_a_writer_wrote_is_read_again(rows: list[tuple[int, str, float]]) -> None:
     found = outcomes(PARSER, [written(row) for row in rows])
     assert [(each[1]["n"], each[1]["s"], each[1]["d"]) for each in found] == rows

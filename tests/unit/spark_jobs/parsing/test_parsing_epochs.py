@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing import column_type
+from support.examples import examples
 from support.parsing import one_by_one, outcomes, parser_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ NUMBERS = st.one_of(
 
 @pytest.mark.parametrize("form", TEXTS)
 @pytest.mark.parametrize("unit", UNITS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @example(["1700000000.1234567", "-0.0000001", "-1", "0", "-0", "1700000000123456789"])
 @example(["253402300799", "253402300800", "-62135596800", "-62135596801", "1.7E9", "1e400"])
 @given(texts=st.lists(NUMBERS, min_size=1, max_size=6))

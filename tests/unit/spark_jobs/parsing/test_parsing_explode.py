@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing import Parser, column_type
 from strandline_spark.parsing.parts import explode
+from support.examples import examples
 from support.parsing import batch_of, parser_of
 
 PLACE: Final = replace(column_type("int"), source="position")
@@ -291,7 +292,7 @@ def plainly(records: list[Any]) -> tuple[list[Any], list[int]]:
     return rows, bad
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(RECORDS, st.integers(0, 6))
 def test_rows_are_those_of_a_plain_loop_however_batches_are_cut(records: Any, cut: int) -> None:
     parser = parser_of(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_spark.parsing import column_type
+from support.examples import examples
 from support.parsing import batch_of, one_by_one, outcomes_of, parser_of
 from support.parsing_json import TYPES, OnlyRows, columns, in_rows
 
@@ -139,7 +140,7 @@ VALUES = st.one_of(
 
 
 @given(VALUES)
-@settings(max_examples=140)
+@settings(max_examples=examples(140))
 def test_both_readers_say_what_a_plain_loop_says(values: list[bytes]) -> None:
     parsed = PARSER.parse(batch_of(values))
     found = outcomes_of(parsed, len(values))
@@ -168,7 +169,7 @@ FROM_ROWS._decoder = OnlyRows(WIDENING)
 
 
 @given(VALUES)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_columns_of_new_fields_are_read_alike_by_both(values: list[bytes]) -> None:
     some, others = (parser.parse(batch_of(values)) for parser in (INFERRED, FROM_ROWS))
     found = outcomes_of(some, len(values))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing import column_type
 from strandline_spark.parsing.parts.paths import field_text, path_of
+from support.examples import examples
 from support.parsing import batch_of, one_by_one, outcomes, outcomes_of, parser_of
 
 
@@ -193,7 +194,7 @@ def plainly(value: Any, steps: list[Any]) -> Any:
     return None if value is None else json.dumps(value)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(OBJECTS, min_size=1, max_size=4), STEPS)
 def test_a_path_gives_what_a_plain_loop_gives(objects: list[Any], steps: list[Any]) -> None:
     text = "$" + "".join(f"[{s}]" if isinstance(s, int) else f"['{s}']" for s in steps)

@@ -16,6 +16,7 @@ from strandline_spark.errors import OptionError
 from strandline_spark.parsing import column_type, make_parser
 from strandline_spark.parsing.settings import ColumnType, ParseSettings
 from strandline_spark.parsing.strptime import check_format
+from support.examples import examples
 from support.parsing import columns_of, outcomes, parser_of
 
 
@@ -155,7 +156,7 @@ EDITS = st.sampled_from(
 @given(
     st.sampled_from(FORMATS), st.lists(st.tuples(MOMENTS, st.integers(0, 30), EDITS), max_size=5)
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_formats_mean_what_pythons_strptime_says(
     form: str, drawn: list[tuple[datetime, int, str]]
 ) -> None:

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing import column_type
 from strandline_spark.parsing.strptime import check_format
+from support.examples import examples
 from support.parsing import outcomes, parser_of
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ MOMENTS = st.datetimes(datetime(1969, 1, 1), datetime(2068, 12, 31))  # noqa: DT
 
 @given(st.sampled_from(FORMS), MOMENTS, st.integers(0, 30), st.integers(0, 4), EDITS)
 @example("%Y week %U day %w", datetime(2062, 7, 23), 9, 2, " ")  # noqa: DTZ001 (as written)
-@settings(max_examples=210)
+@settings(max_examples=examples(210))
 def test_directives_mean_what_python_says_in_the_c_locale(
     form: str, moment: datetime, at: int, cut: int, edit: str
 ) -> None:
@@ -188,7 +189,7 @@ def offset_of(minutes: str | int | None) -> str:
     st.sampled_from(["json", "csv", "regex"]),
     st.lists(st.tuples(ISO, OFFSETS, st.sampled_from("T ")), min_size=1, max_size=5),
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_iso_times_are_those_of_python_or_in_no_year_that_there_is(
     form: Any, drawn: list[tuple[datetime, str | int | None, str]]
 ) -> None:
@@ -214,7 +215,7 @@ def test_iso_times_are_those_of_python_or_in_no_year_that_there_is(
     ),
     st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)),
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_times_of_avro_never_wrap(kind: tuple[str, int], number: int) -> None:
     logical, unit = kind
     number = max(min(number, 2**31 - 1), -(2**31)) if logical == "date" else number

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing import column_type
+from support.examples import examples
 from support.parsing import one_by_one, outcomes, parser_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def test_a_text_with_a_zone_keeps_its_own() -> None:
 
 
 @pytest.mark.parametrize("form", [None, FORM])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     zone=st.sampled_from(ZONES),
     times=st.lists(st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29)), min_size=1, max_size=8),  # noqa: DTZ001

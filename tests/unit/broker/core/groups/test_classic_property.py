@@ -37,6 +37,7 @@ from strandline_proto.errors import (
     WireError,
 )
 from support.classic_rig import Call, ClassicRig, code_of
+from support.examples import examples
 from support.groups_rig import compacted, durable, joining
 
 MEMBERS_MAX = 5
@@ -392,7 +393,7 @@ class History:
         return found[0] if found else member_id
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(seed=st.integers(0, 2**32))
 def test_the_rules_of_classic_groups_hold_in_random_histories(seed: int) -> None:
     history = History(Random(seed))

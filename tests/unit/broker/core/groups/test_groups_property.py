@@ -40,6 +40,7 @@ from strandline_broker.core.groups.effects import (
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_proto.errors import UnreleasedInstanceId, WireError
 from strandline_proto.ids import LeaderEpoch, Offset
+from support.examples import examples
 from support.group_clients import Client, Place
 from support.group_reference import Reference, held
 from support.groups_rig import WALL_MS, GroupsRig, compacted, durable, final_values
@@ -461,7 +462,7 @@ def _half_cleaned(log: list[Any], random: Random) -> list[Any]:
     return [r for n, r in enumerate(log) if n < switch or last[r.key] == n]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32), at_once=st.booleans())
 def test_the_rules_of_groups_hold_in_random_histories(seed: int, at_once: bool) -> None:
     history = History(Random(seed), at_once=at_once)

@@ -11,6 +11,7 @@ from strandline_broker.core.replication.first_batches import (
 )
 from strandline_proto.batch import SEQUENCE_MAX
 from support.batch_headers import batch_header
+from support.examples import examples
 
 P, HERE, ELSEWHERE = 7, object(), object()
 
@@ -75,7 +76,7 @@ def test_the_number_of_producers_is_bounded() -> None:
 
 
 @given(st.data())
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_batches_of_one_client_are_never_accepted_before_an_earlier_one(
     data: st.DataObject,
 ) -> None:

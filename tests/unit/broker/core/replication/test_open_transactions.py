@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_broker.core.replication.open_transactions import NONE_OPEN, OpenTransactions
+from support.examples import examples
 
 PRODUCERS = st.integers(1, 4)
 
@@ -57,7 +58,7 @@ def test_what_a_start_knows_to_be_committed_is_not_kept() -> None:
     assert (known.first_unstable, list(known.ended)) == (7, [])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.one_of(

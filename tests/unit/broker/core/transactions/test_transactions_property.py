@@ -27,6 +27,7 @@ from strandline_broker.core.transactions.commands import (
     Producer,
 )
 from strandline_broker.core.transactions.transaction import AT_REST, DATA_EPOCH_MAX, PREPARED
+from support.examples import examples
 from support.transactions_rig import T0, T1, TransactionsRig
 
 NAMES = ("a", "b")
@@ -163,7 +164,7 @@ def run(seed: int, steps: int = 60) -> History:
     return history
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32 - 1))
 def test_every_history_keeps_the_rules(seed: int) -> None:
     run(seed)

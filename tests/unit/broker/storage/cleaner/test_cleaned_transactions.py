@@ -14,6 +14,7 @@ from strandline_broker.storage.cleaner.swap import Swap
 from strandline_proto.batch import Record, build_batch, iter_headers, read_records
 from support.aborted_scan import indexed, on_disk, scan
 from support.compaction import COMPACTED, batches_of, clean, state_of, task_of
+from support.examples import examples
 from support.producer_log import (
     TRANSACTIONAL,
     ProducerLog,
@@ -182,7 +183,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(STEPS)
 def test_readers_see_the_same_state_before_and_after(
     steps: list[tuple[str, int, int, int]],

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.disk import FaultyDisk
+from support.examples import every
 from support.producer_log import ProducerLog, idempotent_batch
 from support.storage import SMALL, Store
 
@@ -32,7 +33,7 @@ def filled(disk: FaultyDisk, *, flushed: bool) -> Store:
 def broken_off(tmp_path: Path, to: int, *, flushed: bool) -> Iterator[tuple[FaultyDisk, Store]]:
     """The disk and the store after the run broke off at each operation in turn."""
     for call in CALLS:
-        for survivors in range(60):
+        for survivors in range(0, 60, every(3)):
             root = tmp_path / f"{call}-{survivors}"
             root.mkdir()
             disk = FaultyDisk(root)
