@@ -2,7 +2,7 @@
 
 py4j asks the JVM again at each use of `jvm.org.apache.spark.sql.functions.col`, for `org`, for
 `org.apache`, and so on, and for the method. For a package the JVM searches each of Spark's 280 jars
-for a class of that name. In a session of small queries that takes a fifth of the JVM's processor
+for a class of that name. In a session of small queries that takes a tenth of the JVM's processor
 time.
 """
 
