@@ -15,6 +15,7 @@ from kafka import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from kafka.errors import RetriableError
 
 from conformance.clients.loop import (
     POLL_S,
@@ -197,7 +198,19 @@ class Driver:
         return {"records": records, "assigned": assigned, "events": events}
 
     def commit(self, name: str) -> None:
-        self._members[name][0].commit()
+        """Commits as an application does: again after an error that the client calls retriable.
+
+        A refresh of the metadata meets a broker that is gone, and the commit ends with its error.
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                self._members[name][0].commit()
+                return
+            except RetriableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_S)
 
     def close(self, name: str) -> None:
         self._members.pop(name)[0].close(autocommit=False)

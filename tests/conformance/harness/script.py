@@ -265,16 +265,10 @@ def _transactions_killed(runs: list[Run], target: Target, pool: ThreadPoolExecut
     def begin(run: Run) -> None:
         transactions.begin_before_kill(run, ids[run.client.name])
 
-    def moved(transactional_id: str) -> None:
-        deadline = time.monotonic() + BACK_TIMEOUT_S
-        while _of_transactions(target, transactional_id) == victim:
-            assert time.monotonic() < deadline, f"broker {victim} still coordinates"
-            time.sleep(0.1)
-
     def go_on(run: Run) -> None:
         if run.results[transactions.KILLED].outcome is Outcome.PASSED:
             mine = ids[run.client.name]
-            wait = partial(moved, mine)
+            wait = partial(_moved, _of_transactions, target, mine, victim)
             run.step(transactions.KILLED, lambda: transactions.go_on_after_kill(run, mine, wait))
 
     list(pool.map(lambda run: run.step(transactions.KILLED, lambda: begin(run)), runs))
@@ -288,21 +282,62 @@ def _of_transactions(target: Target, transactional_id: str) -> int:
     return coordinator(target.bootstrap, transactional_id, of_transactions=True)
 
 
+def _of_group(target: Target, group: str) -> int:
+    return coordinator(target.bootstrap, group)
+
+
 def _leader_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) -> None:
     """Every client produces steadily while a broker that leads a partition of each is killed."""
     first = runs[0]
     victim = first.helper.call("leaders", topic=first.topic)["leaders"]["0"]
 
-    def produce(run: Run) -> None:
-        records = numbered("steady", STEADY_COUNT)
+    def led(run: Run) -> None:
         leaders = run.helper.call("leaders", topic=run.topic)["leaders"]
         assert victim in leaders.values(), f"broker {victim} leads no partition: {leaders}"
+
+    def produce(run: Run) -> None:
+        records = numbered("steady", STEADY_COUNT)
         run.driver.call("produce", topic=run.topic, records=records, pace_ms=STEADY_PACE_MS)
         run.acknowledged += records
         timed = run.client.name != "kcat"
         same(run.read_all(run.helper), run.acknowledged, timed=timed)
 
-    done = [pool.submit(run.step, "leader killed", partial(produce, run)) for run in runs]
+    list(pool.map(lambda run: run.step("leader killed", lambda: led(run)), runs))
+    _with_kill(runs, "leader killed", produce, target, victim, pool)
+
+
+def _coordinator_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) -> None:
+    """Every client is a member of a group whose coordinator is killed while records arrive."""
+    victim = _of_group(target, "killed-0")
+    for run in runs:
+        run.group = next(
+            name
+            for name in (f"killed-{run.client.name}-{each}" for each in range(1000))
+            if _of_group(target, name) == victim
+        )
+
+    def fed(run: Run) -> None:
+        _fed(run, partial(_moved, _of_group, target, run.group, victim))
+
+    list(pool.map(lambda run: run.step("coordinator killed", lambda: _joined(run)), runs))
+    _with_kill(runs, "coordinator killed", fed, target, victim, pool)
+    list(pool.map(lambda run: run.step("restart after the kill", lambda: _after(run)), runs))
+
+
+def _with_kill(
+    runs: list[Run],
+    step: str,
+    body: Callable[[Run], None],
+    target: Target,
+    victim: int,
+    pool: ThreadPoolExecutor,
+) -> None:
+    """Goes on with a step of the runs that began it well, and kills the broker meanwhile.
+
+    A body takes at least `STEADY_COUNT` times `STEADY_PACE_MS`, so the kill is in its midst.
+    """
+    begun = [run for run in runs if run.results[step].outcome is Outcome.PASSED]
+    done = [pool.submit(run.step, step, partial(body, run)) for run in begun]
     time.sleep(KILL_AFTER_S)
     target.kill(victim)
     for each in done:
@@ -311,34 +346,30 @@ def _leader_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) ->
     _until_in_sync(runs)
 
 
-def _coordinator_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) -> None:
-    """Every client is a member of a group whose coordinator is killed while records arrive."""
-    victim = coordinator(target.bootstrap, "killed-0")
-    for run in runs:
-        run.group = next(
-            name
-            for name in (f"killed-{run.client.name}-{each}" for each in range(1000))
-            if coordinator(target.bootstrap, name) == victim
-        )
-    feeding = [pool.submit(run.step, "coordinator killed", partial(_fed, run)) for run in runs]
-    time.sleep(KILL_AFTER_S + 2)
-    target.kill(victim)
-    for each in feeding:
-        each.result()
-    target.restart(victim)
-    _until_in_sync(runs)
-    list(pool.map(lambda run: run.step("restart after the kill", lambda: _after(run)), runs))
+def _moved(find: Callable[[Target, str], int], target: Target, key: str, victim: int) -> None:
+    """Waits until another broker coordinates the group or the transactional id."""
+    deadline = time.monotonic() + BACK_TIMEOUT_S
+    while find(target, key) == victim:
+        assert time.monotonic() < deadline, f"broker {victim} still coordinates {key}"
+        time.sleep(0.1)
 
 
-def _fed(run: Run) -> None:
-    """A member reads on while the helper produces. No record is missing, and the commit holds."""
-    before = len(run.acknowledged)
+def _joined(run: Run) -> None:
+    """A member reads what is there and commits; it stays in the group."""
     run.open(run.group, "classic")
     try:
         if run.client.name != "kcat":  # it commits only when it ends
-            run.take(before)
+            run.take(len(run.acknowledged))
             run.driver.call("commit", name="member")
-            before = 0
+    except BaseException:
+        run.close()
+        raise
+
+
+def _fed(run: Run, moved: Callable[[], None]) -> None:
+    """A member reads on while the helper produces. No record is missing, and the commit holds."""
+    before = len(run.acknowledged) if run.client.name == "kcat" else 0
+    try:
         records = numbered("fed", STEADY_COUNT)
         with ThreadPoolExecutor(1) as pool:
             produced = pool.submit(
@@ -355,6 +386,7 @@ def _fed(run: Run) -> None:
         read = {each: [r["key"] for r in part] for each, part in by_partition(got).items()}
         for partition, keys in wanted.items():
             assert read[partition][-len(keys) :] == keys, f"other records in {partition}"
+        moved()
         run.driver.call("commit", name="member")
     finally:
         run.close()
