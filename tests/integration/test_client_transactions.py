@@ -18,6 +18,7 @@ from strandline.errors import (
     OperationTimedOut,
     ProducerFenced,
     RecordTooLarge,
+    StrandlineError,
     TransactionAborted,
     TransactionFenced,
     WrongTransactionState,
@@ -264,8 +265,9 @@ async def test_an_expired_id_is_fatal(cluster: ScriptedCluster, producer: Produc
     await producer.begin_transaction()
     await producer.send("orders", b"a", partition=0)
     cluster.transactions.ids.clear()
-    with pytest.raises(FatalTransactionError, match="cannot go on"):
+    with pytest.raises(StrandlineError, match="cannot go on") as raised:
         await producer.commit_transaction()
+    assert isinstance(raised.value, FatalTransactionError)
     with pytest.raises(FatalTransactionError):
         await producer.begin_transaction()
     assert not cluster.transactions.ids

@@ -453,7 +453,8 @@ async def test_what_waits_for_its_flush_is_asked_for_right_after_it(
         return forgotten, positions
 
     monkeypatch.setattr(Fetcher, "next_request", noted)
-    waits = {"replica_fetch_wait_max_ms": "20000", "replica_lag_time_max_ms": "30000"}
+    monkeypatch.setattr("strandline_broker.hosts.fetching.session.WAIT_MS_MAX", 200_000)
+    waits = {"replica_fetch_wait_max_ms": "200000", "replica_lag_time_max_ms": "300000"}
     settings = {"flush_policy": "always", **waits}
     fs, dirs = HalfFailing(tmp_path / "2a"), f"{tmp_path}/2a,{tmp_path}/2b"
     goes_on = threading.Event()

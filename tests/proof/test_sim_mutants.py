@@ -73,7 +73,10 @@ def test_an_equivalent_mutant_is_not_run() -> None:
     assert result.passes
 
 
-def test_a_mutant_is_found_by_a_written_history() -> None:
+def test_a_mutant_is_found_by_a_written_history_wherever_a_part_of_the_tests_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_PROOF_TURN", "0/1000003")
     result = look_for(mutant_named("future-epoch-commits"), Bounds(1, 60))
     assert (result.status, result.by) == (verdict.FOUND, "test_who_may_commit")
 

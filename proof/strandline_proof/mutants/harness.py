@@ -153,7 +153,7 @@ def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, history],
             cwd=checkout,
-            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": path},
+            env=_in_whole() | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": path},
             capture_output=True,
             text=True,
             check=False,
@@ -162,6 +162,12 @@ def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
     except subprocess.TimeoutExpired:
         return DOES_NOT_END, f"{history} does not end"
     return done.returncode, complaints.found_in(done.stdout)
+
+
+def _in_whole() -> dict[str, str]:
+    """This environment without the settings that have a run take a part of the tests."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("TEST_")}
+    return kept | {"TEST_EXAMPLES": "1"}
 
 
 def _work(mutant: Mutant, bounds: Bounds, root: Path | None) -> dict[str, Any]:

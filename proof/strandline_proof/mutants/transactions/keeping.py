@@ -12,7 +12,6 @@ _APPENDS: Final = "strandline_broker.hosts.replica.appends"
 _FILTER: Final = "strandline._core.aborted_filter"
 _MARKERS: Final = "strandline_broker.hosts.serving.producers.markers"
 _OPEN: Final = "strandline_broker.core.replication.open_transactions"
-_ORIGIN: Final = "strandline_broker.core.replication.append_origin"
 _PRODUCERS: Final = "strandline_broker.core.replication.producer_state"
 _READER: Final = "strandline_broker.storage.log.reader"
 _SEGMENT: Final = "strandline_broker.storage.segment.segment"
@@ -149,9 +148,9 @@ KEEPING: Final = (
         "the second offsets of a transaction are taken for the first, sent again",
         (
             Edit(
-                _ORIGIN,
-                '        self.is_looked_into = name == "client"\n',
-                '        self.is_looked_into = name != "replication"\n',
+                _APPENDS,
+                "        is_idempotent = origin.is_looked_into and header.producer_id >= 0\n",
+                "        is_idempotent = header.producer_id >= 0\n",
             ),
         ),
         history="tests/golden/test_group_histories_of_transactions.py::test_24_marker_then_read",

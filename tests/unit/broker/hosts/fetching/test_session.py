@@ -400,8 +400,11 @@ async def test_a_follower_is_refused_once_and_a_consumer_until_it_does_something
 
 
 @pytest.mark.parametrize("reader", [2, -1])
-async def test_a_segments_end_is_not_waited_at(tmp_path: Path, reader: int) -> None:
+async def test_a_segments_end_is_not_waited_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: int
+) -> None:
     """It holds less than is asked for, and more stands in the next one."""
+    monkeypatch.setattr("strandline_broker.hosts.fetching.session.WAIT_MS_MAX", 600_000)
     async with led(tmp_path) as at:
         at.append()
         at.node.partition.log.roll()
@@ -409,7 +412,7 @@ async def test_a_segments_end_is_not_waited_at(tmp_path: Path, reader: int) -> N
         await at.follower(2).ask(2)
         assert at.node.partition.high_watermark == 2
         asking = at.follower(reader)
-        asking.write(0, max_wait_ms=20_000, min_bytes=1 << 20)
+        asking.write(0, max_wait_ms=600_000, min_bytes=1 << 20)
         first = asyncio.create_task(asking.read())
         await asyncio.wait([first], timeout=60)
         assert first.done(), "it waits for what no append brings"

@@ -30,6 +30,7 @@ class FakePartition:
     unusable: str | None = None
     healing = False
     state = None
+    leader_epoch = 1
     follower = None
     is_unsure_of_transactions = False
 

@@ -205,9 +205,11 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
         assert [p.error_code for t in answer.topics for p in t.partitions] == [
             KafkaStorageError.code
         ]
+        read = asyncio.create_task(call.read())
+        await asyncio.wait([read], timeout=WAIT_S)
+        assert read.done(), "the stream is not ended, and no push comes again"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async with asyncio.timeout(WAIT_S):
-                await call.read()
+            await read
         assert caught.value.code() is grpc.StatusCode.ABORTED
         full = False
         answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
