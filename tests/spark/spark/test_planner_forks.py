@@ -41,7 +41,9 @@ AS_SPARK_STARTS_IT = {
     "MALLOC_MMAP_THRESHOLD_": "67108864",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "MIMALLOC_PURGE_DELAY": "-1",
-    "PYTHONPATH": "/nowhere/spark-core.jar",
+    "PYTHONPATH": os.pathsep.join(
+        filter(None, ["/nowhere/spark-core.jar", os.environ.get("PYTHONPATH")])
+    ),
     "PYTHON_WORKER_FACTORY_SOCK_PATH": "/nowhere/socket",
 }
 
