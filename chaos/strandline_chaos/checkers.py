@@ -319,7 +319,7 @@ def _check_ends(facts: _Facts, found: dict[str, Anomaly]) -> None:
     for process, key, end, told in facts.ends:
         before = highest.get((process, key), 0)
         if told and end < before:
-            found["end_fell"].add(f"key {key}: its end was {before} and is told as {end}")
+            found["end_fell"].add(f"key {key}: its end was {before} and is given as {end}")
         highest[process, key] = max(before, end)
 
 

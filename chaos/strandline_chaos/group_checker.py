@@ -180,7 +180,7 @@ def _fall(register: Register, offset: int, floor: int) -> str:
 
 
 def _check_falls(told: _Told, found: dict[str, Anomaly], process: int, keys: Iterable[int]) -> None:
-    """Counts what an owner was told, has asked for again, and is told still: a deposed coordinator
+    """Counts offsets that an owner got, has asked for again, and gets still: a deposed coordinator
     learns of it, a lost commit stays lost.
     """
     for key in keys:

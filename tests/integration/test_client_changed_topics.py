@@ -102,7 +102,7 @@ async def test_what_may_be_in_the_log_that_was_deleted_is_not_written_again(
         for broker in cluster.brokers.values():
             broker.drop_streams()
         async with asyncio.timeout(60):
-            with pytest.raises(OutcomeUnknown, match="created anew"):
+            with pytest.raises(OutcomeUnknown, match="created again"):
                 await unknown
             assert (await behind).offset == 0
     assert new.values() == [b"2"]
@@ -174,6 +174,6 @@ async def test_what_is_under_way_to_a_partition_that_is_gone_is_unknown(
         cluster.create("orders", 1, topic_id=b"2" * 16)
         sender.cluster.request_refresh()
         async with asyncio.timeout(60):
-            with pytest.raises(OutcomeUnknown, match="created anew"):
+            with pytest.raises(OutcomeUnknown, match="created again"):
                 await sent
         cluster.brokers[old.leader].resume()

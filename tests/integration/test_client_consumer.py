@@ -268,7 +268,7 @@ async def test_a_topic_created_anew_is_a_clear_error(cluster: ScriptedCluster) -
         cluster.delete("orders")
         [p] = cluster.create("orders", topic_id=b"2" * 16)
         write(p, b"new")
-        with pytest.raises(TopicRecreated, match="created anew"):
+        with pytest.raises(TopicRecreated, match="created again"):
             await read(consumer, 1)
         await consumer.assign([T0])
         assert [r.value for r in await read(consumer, 1)] == [b"new"]

@@ -189,9 +189,9 @@ def test_a_producer_that_is_forgotten_too_early_is_caught(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("how", [{}, BURSTS])
-def test_sequences_begin_anew(how: dict[str, Any]) -> None:
+def test_sequences_start_again(how: dict[str, Any]) -> None:
     result = sound(plan_of(KILL, first_sequence=SEQUENCE_MAX - 3, **how))
-    assert result.sometimes["sequence began anew"] > 0
+    assert result.sometimes["sequence began again"] > 0
     assert ProducerStates.first_sequence == PartitionQueue.first_sequence == 0
 
 

@@ -105,7 +105,7 @@ class LogMachine(RuleBasedStateMachine):
         self.durable = max(self.durable, to)
 
     @rule(offset=st.integers(0, 200))
-    def begin_anew(self, offset: int) -> None:
+    def start_again(self, offset: int) -> None:
         self.store.log.truncate_fully_and_start_at(offset)
         self.start, self.model, self.batches = offset, [], []
         self.durable = offset

@@ -52,7 +52,7 @@ def with_listeners(config: BrokerConfig) -> BrokerConfig:
         host = config.advertised(name).host
         if host in ("0.0.0.0", "::"):
             raise ValueError(
-                f"listener {name} would be advertised as {host}, which nobody can connect to; set"
+                f"listener {name} would be advertised as {host}, which no client can reach; set"
                 " advertised.listeners"
             )
     return config

@@ -183,8 +183,8 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
             "unclean.leader.election.enable",
             boolean,
             "unclean.leader.election.enable",
-            "Whether a replica that may lack acknowledged records leads, at once, where nobody in "
-            "sync can: availability for the price of records.",
+            "Whether a replica that may lack acknowledged records leads at once where no replica "
+            "in sync can: availability for the price of records.",
         ),
     )
 }

@@ -123,7 +123,7 @@ def _check_others(disk: Disk, root: Root) -> None:
         always, is_cut = flushed_always(disk, state)
         root.always = always and not (is_cut and disk.exists(marker))
         if is_cut:
-            what = "its last line is not whole: nobody was told of it, unless it was closed"
+            what = "its last line is not whole: no answer followed it, unless it was closed"
             root.report.add(Severity.REPAIR, "I-8", state, what)
     except ValueError as error:
         what = f"it does not read ({error}); the last shutdown counts as unclean"

@@ -400,7 +400,7 @@ class _Verification:
             what = f"the log starts at offset {expected.log_start} and ends at {end}"
             if not expected.clean:
                 what += ": what was behind the start is not here (lawful after a loss of power); "
-                what += "the log begins anew at its start"
+                what += "the log starts again at its start offset"
             severity = Severity.DAMAGE if expected.clean else Severity.SUSPECT
             report.add(severity, "I-6", self._files.path, what, offset=end)
         self._end_of_epochs(end)

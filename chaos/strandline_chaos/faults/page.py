@@ -233,7 +233,7 @@ def _rates(series: Series) -> str:
         "read": [each.read / width_s for each in seconds],
         "handed to groups": [each.delivered / width_s for each in seconds],
     }
-    # Readers that begin anew read everything at once: their peaks would flatten all else.
+    # Readers that start again read everything at once: their peaks would flatten all else.
     top = _round_up(2.0 * max([*curves["acknowledged"], 1.0]))
     return _chart(series, curves, "records a second", top=top, unit="")
 

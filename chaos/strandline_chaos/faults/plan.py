@@ -197,7 +197,7 @@ def _start_s(
 
 def _excludes(one: Fault, other: Fault) -> bool:
     """True if two faults that overlap must not: they may have one victim, or a loss of power would
-    not be the only thing away, so that nobody could say whether loss is permitted.
+    not be the only thing away, so that the checker could not say whether loss is permitted.
     """
     if one.at_s >= other.ends_s or other.at_s >= one.ends_s:
         return False

@@ -11,8 +11,8 @@
 | `at PARTITION OFFSET` | reader | all before this offset was delivered |
 | `note TEXT` | all | for people |
 
-A program hears `pause`, `go` and `stop` on its standard input, a line each. The end of the input is
-`stop`.
+A program reads `pause`, `go` and `stop` from its standard input, a line each. The end of the
+input is `stop`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ REOPEN_S: Final = 0.2
 
 
 class Control:
-    """The words that the program hears on its standard input."""
+    """The words that the program reads from its standard input."""
 
     def __init__(self) -> None:
         self.is_stopping = False
@@ -49,7 +49,7 @@ class Control:
         self._pause = False
 
     async def listen(self) -> None:
-        """Hears until the input ends, which is `stop`."""
+        """Reads until the input ends, which is `stop`."""
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

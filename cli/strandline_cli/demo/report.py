@@ -97,7 +97,7 @@ def _lines(report: Report, figures: dict[str, Any]) -> list[tuple[str, str, bool
         ("lost", f"{report.findings.lost:,}", report.findings.lost > 0),
         ("duplicated", f"{report.findings.duplicated:,}", report.findings.duplicated > 0),
         ("gaps", f"{report.findings.gaps:,}", report.findings.gaps > 0),
-        ("killed", "nobody" if victim is None else f"broker {victim.broker}", victim is None),
+        ("killed", "no broker" if victim is None else f"broker {victim.broker}", victim is None),
         ("in flight at the kill", f"{report.stream.in_flight_at_kill:,} records", False),
         ("leader epochs", epochs or "unchanged", not report.leader_changed),
         ("kill to next acknowledgement", "none" if pause is None else f"{pause} ms", pause is None),

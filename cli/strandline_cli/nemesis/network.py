@@ -4,8 +4,9 @@ can be cut and delayed without a trace on the machine.
 The command itself moves into fresh network and mount namespaces first (`enter_own_namespaces`).
 Everything below belongs to these: when the last process ends, the kernel removes it all.
 
-A cut link is one on which packets are sent to an Ethernet address that nobody has: they vanish
-without an answer. A delayed server's link leads through a process that holds each packet back.
+A cut link is one on which packets are sent to an Ethernet address that no interface has: they
+vanish without an answer. A delayed server's link leads through a process that holds each packet
+back.
 """
 
 import contextlib

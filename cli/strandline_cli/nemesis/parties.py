@@ -32,7 +32,7 @@ class Party(LineProcess):
             self.is_paused.set()
 
     def tell(self, word: str) -> None:
-        """Writes `pause`, `go` or `stop`. What has ended hears nothing."""
+        """Writes `pause`, `go` or `stop`. A program that has ended gets nothing."""
         assert self._process.stdin is not None
         if word == "pause":
             self.is_paused.clear()

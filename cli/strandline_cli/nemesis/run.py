@@ -126,7 +126,7 @@ class ChaosRun:
             "--groups": settings.groups,
             "--replication-factor": min(3, settings.brokers),
             "--min-insync-replicas": min(2, settings.brokers),
-            # Until it is told: this is only the end of a workload that was forgotten.
+            # It ends by `stop`: this is only the end of a workload that was forgotten.
             "--seconds": settings.seconds * 2 + 3600,
             "--read-back-seconds": READ_BACK_S,
         }

@@ -75,7 +75,9 @@ def _who_could(partition: "PartitionMetadata", where: str) -> str:
         return f" (start broker {' or '.join(map(str, elr))}, {each} all that was acknowledged)"
     without = f"`strandline leader elect --unclean {where}`"
     if not last_known:
-        return f" (nobody is known to be in sync; to elect the best replica that lives: {without})"
+        return (
+            f" (no replica is known to be in sync; to elect the best replica that lives: {without})"
+        )
     brokers = " and ".join(map(str, last_known))
     return (
         f" (it waits for broker {brokers}, in sync last, alive and on the same disk;"

@@ -249,8 +249,8 @@ class Commits:
             names = self._names(commit.offsets)
             why = "" if cause is None else f": {describe(cause)}"
             late = OperationTimedOut(
-                f"nobody has said in time that the offsets of {names} are committed{why}; they may "
-                "be",
+                f"no answer has said in time that the offsets of {names} are committed{why}; they "
+                "may be",
                 cause,
             )
             late.may_have_been_written = True

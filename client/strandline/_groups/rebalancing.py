@@ -182,8 +182,8 @@ class Rebalancing:
             await self._commits.submit(due, self._commit_timeout_s, by_itself=True)
         except StrandlineError as error:
             self._session.runtime.log.warning(
-                "what was read of revoked partitions could not be committed; whoever owns them now "
-                "reads it again",
+                "what was read of revoked partitions could not be committed; their new owner reads "
+                "it again",
                 error=describe(error),
             )
 

@@ -384,7 +384,7 @@ class GroupStream:
             raise error
         if heard is Heard.LOST:
             self._session.runtime.log.warning(
-                "the group goes on without this member, which joins anew", error=describe(error)
+                "the group goes on without this member, which joins again", error=describe(error)
             )
             self._on_change({})
             raise _Fenced(describe(error))

@@ -99,7 +99,7 @@ class Leaders:
             self._cluster.request_refresh()
             await asyncio.sleep(wait_s)
             if any(topic_id not in self._cluster.view.by_id for topic_id, _ in wanted):
-                raise UnknownTopicOrPartition("the topic was deleted, perhaps created anew")
+                raise UnknownTopicOrPartition("the topic was deleted, perhaps created again")
 
     async def ask(self, keys: Iterable[PartitionKey], question: Question[Found]) -> Answers[Found]:
         """Asks each leader once, in several requests if it leads very many partitions."""

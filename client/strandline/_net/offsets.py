@@ -114,7 +114,7 @@ def why_gone(cluster: Cluster, topic: str) -> StrandlineError:
     """The error of a topic whose name has another id now, or none."""
     if topic in cluster.view.topics:
         return TopicRecreated(
-            f"topic {topic!r} was deleted and created anew; offsets in the old one mean nothing "
+            f"topic {topic!r} was deleted and created again; offsets in the old one mean nothing "
             "in the new one: assign it again to read it"
         )
     return UnknownTopicOrPartition(f"topic {topic!r} was deleted")

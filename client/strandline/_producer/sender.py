@@ -208,7 +208,7 @@ class Sender:
 
     def why_gone(self, name: str) -> Exception:
         if name in self.cluster.view.topics:
-            return TopicRecreated(f"topic {name!r} was deleted and created anew")
+            return TopicRecreated(f"topic {name!r} was deleted and created again")
         return UnknownTopicOrPartition(f"topic {name!r} was deleted")
 
     # Results.
@@ -322,7 +322,7 @@ class Sender:
         named = ", ".join(partitions[:PARTITIONS_NAMED]) + (f" and {more} more" if more > 0 else "")
         self.runtime.log.error(
             "records were not acknowledged, and their futures were not looked at so far; flush() "
-            "raises FlushFailed for those that nobody looks at",
+            "raises FlushFailed for those that no caller looks at",
             partitions=named,
             records=failed.failed + failed.unknown,
             error=describe(failed.errors[0]),

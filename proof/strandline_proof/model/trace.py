@@ -27,7 +27,7 @@ def describe(world: World, action: Action, before: State, after: State) -> str:
         changes.append(f"asks for ISR {asked}")
     decided = world.decided(after)
     if decided != world.decided(before):
-        leader = "nobody" if decided.leader == NO_LEADER else f"broker {decided.leader}"
+        leader = "no broker" if decided.leader == NO_LEADER else f"broker {decided.leader}"
         changes.append(
             f"controller: {leader} leads in epoch {decided.leader_epoch}, ISR {list(decided.isr)}"
         )

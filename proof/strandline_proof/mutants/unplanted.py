@@ -20,7 +20,7 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-60": "one durable store: no controller is behind a broker, as an older store is refused"
     " (P-76)",
     "P-65": "it costs availability for a moment and heals by itself; `test_sim_shutdown.py`",
-    "P-67": "`log begun anew at its leader's start` must happen sometimes;"
+    "P-67": "`log begun again at its leader's start` must happen sometimes;"
     " `core/replication/test_follower.py`",
     "P-69": "the cleaner never empties the end of a log; property tests of the cleaner",
     "P-70": "as P-69, and readers' own tests",

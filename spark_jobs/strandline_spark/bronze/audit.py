@@ -167,7 +167,7 @@ class AuditCopier:
         except (DeltaError, OSError, pa.ArrowInvalid) as why:
             raise TableError(
                 f"the audit {path} cannot be written ({first_line(why)}): make room or restore"
-                " it, or move it away, and it begins anew with what the table's log still holds"
+                " it, or move it away, and it starts again with what the table's log still holds"
             ) from why
         self._copied = max(copied, table.version)
         return max(0, min(table.log_start(), table.version) - copied - 1)

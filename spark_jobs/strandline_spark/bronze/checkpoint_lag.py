@@ -102,7 +102,7 @@ def _lag_of(
     if at < mark.log_start:
         found.problems.append(
             f"retention took [{at}, {mark.log_start}) before it was read; the job stops there"
-            " unless it is told to record what is lost"
+            " unless its option says to record what is lost"
         )
     if at > mark.high_watermark:
         found.problems.append(

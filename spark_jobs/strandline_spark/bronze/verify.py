@@ -241,7 +241,7 @@ def _compare_with_marks(
             )
         topic_id = ranges.get(one.partition, NO_RANGES).topic_id
         if topic_id is not None and topic_id != topic_id_text(marks[tp].topic_id):
-            one.problems.append("the topic was created anew since: another topic id")
+            one.problems.append("the topic was created again since: another topic id")
 
 
 def as_json(found: PartitionFindings) -> dict[str, Any]:

@@ -72,6 +72,6 @@ def _print(found: list[PartitionLag]) -> None:
         for problem in one.problems:
             print(f"{one.topic}:{one.partition}: {problem}")  # noqa: T201 - the command's result
     unknown = sum(one.lag < 0 for one in found)
-    rest = f", and {unknown} of {len(found)} partitions of which nobody can say" if unknown else ""
+    rest = f", and {unknown} of {len(found)} partitions with an unknown lag" if unknown else ""
     behind = f"{sum(max(0, one.lag) for one in found):,} offsets behind"
     print(f"{behind}{rest}" if unknown < len(found) else _NOBODY)  # noqa: T201 - the result

@@ -104,7 +104,7 @@ def from_metadata(data: Any, file: str, version: int) -> GoldAccount:
     except (KeyError, TypeError, ValueError, RecursionError) as why:
         raise TableError(
             f"{file} is no commit of a gold step ({type(why).__name__}: {why}): put the file back"
-            " from a copy, or delete the table and have it computed anew"
+            " from a copy, or delete the table and have it computed again"
         ) from why
 
 

@@ -101,7 +101,7 @@ def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> Struc
     for column in delta_columns(result, where)["fields"]:
         if column["name"] in WINDOW_COLUMNS and column["type"] != "timestamp":
             raise OptionError(
-                f"{where}{column['name']} is of type {column['type']}, so nobody could say which"
+                f"{where}{column['name']} is of type {column['type']}, so it does not show which"
                 " window a row is of; select it as it is in silver"
             )
     return result

@@ -69,12 +69,12 @@ def check_statement(
     if varying is not None:
         raise OptionError(
             f"{where}: {varying} gives something else each time, so"
-            " nobody could compute a window again; take it out"
+            " no window could be computed again; take it out"
         )
     missing = [name for name in WINDOW_COLUMNS if name not in frame.columns]
     if missing:
         raise OptionError(
-            f"{where}: the result has no {' and no '.join(missing)}, so nobody could say which"
+            f"{where}: the result has no {' and no '.join(missing)}, so it does not show which"
             " window a row is of; select both and group by them"
         )
     subquery = _patterns(spark).PLAN_EXPRESSION()

@@ -60,7 +60,7 @@ class PipelineRun:
     memory: str = "1g"
     worker_python: str | None = None
     metrics: JobMetrics | None = None
-    """Metrics that the run reports to; None if nobody reads them."""
+    """Metrics that the run reports to; None if no reader wants them."""
 
 
 def bronze_job(pipeline: Pipeline, run: PipelineRun) -> BronzeJob:

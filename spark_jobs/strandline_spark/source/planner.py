@@ -152,11 +152,11 @@ class Planner:
         known = self._trusted(end)
         found = self._settled(known)
         lost = [loss for loss in found.losses if loss.reason is not Reason.RETENTION]
-        anew = {loss.tp for loss in lost if loss.reason is Reason.NEW_TOPIC}
+        recreated = {loss.tp for loss in lost if loss.reason is Reason.NEW_TOPIC}
         stops = {
             tp: min(stop, found.begins[tp])
             for tp, stop in known.ends.items()
-            if tp in found.marks and tp not in anew
+            if tp in found.marks and tp not in recreated
         }
         self._settle([*lost, *retained(first, stops, found.marks)])
         return self._tasks(first, stops, found.marks)

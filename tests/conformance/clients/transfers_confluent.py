@@ -26,7 +26,7 @@ MESSAGES_MAX = 500
 
 
 class Control:
-    """The words that the program hears on its standard input."""
+    """The words that the program reads from its standard input."""
 
     def __init__(self) -> None:
         self.is_stopping = False

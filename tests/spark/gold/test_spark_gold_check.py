@@ -80,7 +80,7 @@ def test_windows_of_another_type_and_columns_of_their_name_are_refused(
     spark: SparkSession,
 ) -> None:
     text = GoldStep("s", "", "SELECT '' AS window_start, window_end FROM silver", 1, 0, window=1)
-    with pytest.raises(OptionError, match="window_start is of type string, so nobody"):
+    with pytest.raises(OptionError, match="window_start is of type string, so it"):
         check_step(spark, text, SILVER)
     taken = StructType().add("Window_End", TimestampType())
     with pytest.raises(OptionError, match="silver has a column Window_End, and a step adds one"):

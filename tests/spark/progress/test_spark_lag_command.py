@@ -137,7 +137,7 @@ def test_the_command_prints_it_and_its_status_says_what_is_wrong(
     broker.topics["t"] = own
     del topic.partitions[1]
     status, out = run(path)
-    last = "7 offsets behind, and 1 of 2 partitions of which nobody can say"
+    last = "7 offsets behind, and 1 of 2 partitions with an unknown lag"
     assert (status, out.splitlines()[-1]) == (1, last)
     status, out = run(str(tmp_path / "none"))
     assert (status, out.splitlines()) == (1, [out.strip()])

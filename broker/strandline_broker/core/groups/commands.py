@@ -227,8 +227,7 @@ class TxnOffsetCommit:
     """A commit as a part of the producer's transaction, which decides about it. The answer is
     `OffsetsCommitted`.
 
-    Whoever sends the command has verified that the transaction is open and contains the partition
-    of this shard.
+    The sender has verified that the transaction is open and contains the partition of this shard.
     """
 
     group_id: str

@@ -236,7 +236,7 @@ class Groups:
         draft.records += offsets.of_deleted_topics(self.table, draft.group_id, metadata)
         if not draft.members:
             return
-        resolve(draft, self._matcher, metadata, context.inputs.wall_ms, anew=True)
+        resolve(draft, self._matcher, metadata, context.inputs.wall_ms, again=True)
         if metadata_hash(draft.subscribed_names(), metadata) != draft.metadata_hash:
             raise_epoch(draft, context)
         want_target(draft, context)

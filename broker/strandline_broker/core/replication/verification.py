@@ -1,9 +1,9 @@
 """Guards of one leadership: they tie the first batch of a transaction to its verification.
 
 A batch that is late may arrive after the end of its transaction. Appended then, it would open a
-transaction that nobody ends, and hold back the last stable offset for ever (P-106). So the leader
-asks the coordinator before it appends the batch that opens a transaction (I-157). The answer "yes"
-may be outdated as well: the end marker may be written between answer and append.
+transaction that no producer ends, and hold back the last stable offset for ever (P-106). So the
+leader asks the coordinator before it appends the batch that opens a transaction (I-157). The answer
+"yes" may be outdated as well: the end marker may be written between answer and append.
 
 A guard is an object that the leader makes before it asks. The end of the transaction voids it, and
 the append that opens the transaction uses it up. The batch is appended only while its own guard is
@@ -103,7 +103,7 @@ class Guards:
             )
 
     def drop(self, guard: Guard) -> None:
-        """Ends the guard: its question has its answer, or nobody waits for one."""
+        """Ends the guard: its question has its answer, or no request waits for one."""
         self._remove(guard.producer_id, lambda each: each is guard)
 
     def on_append(self, producer_id: int, producer_epoch: int) -> None:

@@ -31,7 +31,7 @@ class Inputs:
 
     wall_ms: int
     take_producer_id: Callable[[], ProducerId | None]
-    """Returns a producer id that nobody has; None: there is none at hand (I-170)."""
+    """Returns a producer id that no producer has; None: there is none at hand (I-170)."""
     is_sure: bool = True
     """True: no other broker leads because the controller took this one for dead."""
 

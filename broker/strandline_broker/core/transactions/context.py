@@ -28,7 +28,7 @@ class Context:
         return self.inputs.wall_ms
 
     def new_producer_id(self) -> ProducerId:
-        """Returns a producer id that nobody has. Raises NoProducerIdLeft."""
+        """Returns a producer id that no producer has. Raises NoProducerIdLeft."""
         found = self.inputs.take_producer_id()
         if found is None:
             raise NoProducerIdLeft

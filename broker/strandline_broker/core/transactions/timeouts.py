@@ -40,7 +40,7 @@ def abort_timed_out(
         transactional_id,
         transaction,
         context,
-        # Nobody has taken the id over: the producer's own abort gets the raised epoch.
+        # No producer has taken the id over: the producer's own abort gets the raised epoch.
         last_producer_epoch=transaction.producer_epoch,
         why=f"it was open for longer than {transaction.timeout_ms} ms",
     )

@@ -117,7 +117,9 @@ class PushStream:
             there = True
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             self._plan.runtime.log.debug(
-                "nobody to push to", broker=self._broker.broker_id, why=_first_line(error)
+                "the broker cannot be reached for a push",
+                broker=self._broker.broker_id,
+                why=_first_line(error),
             )
         deliver_cancellation()
         return there

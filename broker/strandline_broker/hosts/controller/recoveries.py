@@ -107,7 +107,7 @@ class Recoveries:
                 return  # it is so still at the next look
             for change in elected:
                 self._log.warning(
-                    "nobody in sync was left; the longest log leads",
+                    "no replica in sync was left; the longest log leads",
                     topic_id=change.topic_id.hex(),
                     partition=change.partition,
                     leader=change.leader,

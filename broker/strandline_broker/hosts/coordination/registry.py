@@ -177,7 +177,7 @@ class Shards(Generic[App]):
         key = (topic.topic_id, index)
         if key not in self._led:
             leader = self._metadata.view.current_leader(topic.topic_id, index)
-            where = "nobody" if leader is None else f"broker {leader.broker_id}"
+            where = "no broker" if leader is None else f"broker {leader.broker_id}"
             raise NotCoordinator(
                 f"broker {self._node_id} does not coordinate {self._coordinator.noun} {name!r}; the"
                 f" leader of {topic_name}:{index} does, which is {where}"

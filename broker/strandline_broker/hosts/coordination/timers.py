@@ -3,7 +3,7 @@
 A broker that was paused has not read what members sent meanwhile. A sweep that is late lets what
 waits in the sockets be read before anybody is taken for dead, and timers of which the lost time is
 more than a quarter get it again (P-146, I-96). What is lost is all the time since the sweep before,
-as nobody knows when in it the pause began.
+as the moment within it at which the pause began is not known.
 """
 
 from __future__ import annotations

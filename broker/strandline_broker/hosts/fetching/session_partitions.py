@@ -433,7 +433,7 @@ class SessionPartitions(FetchListener):
             return UnknownTopicOrPartition(
                 f"broker {self._replicas.me} holds no replica of partition {key[1]}"
             )
-        return UnknownTopicId("no topic of this id; it may have been deleted or created anew")
+        return UnknownTopicId("no topic of this id; it may have been deleted or created again")
 
     def tell_watermarks(self, collected: Collected) -> None:
         """Add watermarks to an answer that is sent anyway; they alone cause none (KAFKA-9952)."""

@@ -96,7 +96,7 @@ class Assigning:
         finally:
             self._busy.discard(key)
             if key in self._wanted and host.groups is not groups:
-                # The shard was loaded anew meanwhile, and has had to wait for this.
+                # The shard was loaded again meanwhile, and has had to wait for this.
                 self._wanted.discard(key)
                 self.want(host, group_id)
 

@@ -1,6 +1,6 @@
 """The streams of a shard's members, one for each.
 
-A stream has a slot: a mark that its member is to be told, without any content. What is told is
+A stream has a slot: a mark that there is news for its member, without any content. The news is
 rendered when it is sent, from the written state, and only while all of it is committed (I-131).
 What a member says counts as an acknowledgement only if it had seen the last news that this stream
 gave it (I-134). The end of a stream means nothing: the session is for messages (I-179). An older

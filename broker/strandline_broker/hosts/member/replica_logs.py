@@ -161,7 +161,7 @@ class ReplicaLogs:
         """
         await self._make_way(state)
         if not await self._recognize(state, adopt):
-            await self._begin_anew_if_gone(state)
+            await self._recreate_if_gone(state)
 
     async def _recognize(self, state: PartitionState, adopt: Callable[[Loaded], None]) -> bool:
         """Directories of its name that do not say whose they are: the only one that can be this
@@ -219,7 +219,7 @@ class ReplicaLogs:
         counts = me in (*(m.broker_id for m in state.isr), *state.elr)
         return counts or state.leader == NO_LEADER
 
-    async def _begin_anew_if_gone(self, state: PartitionState) -> None:
+    async def _recreate_if_gone(self, state: PartitionState) -> None:
         """Allow a replica whose directory is gone to start empty if it is in no ISR and no ELR: its
         records then count for nothing until it has copied all that its leader holds.
 
@@ -231,7 +231,7 @@ class ReplicaLogs:
         if self._counts(state) or self._directories.failed:
             self._miss(key, state.where)
             return
-        self._log.warning("a replica is gone here, and is made anew", partition=state.where)
+        self._log.warning("a replica is gone here, and is created again", partition=state.where)
         await self._dirs.forget_hosted(*key)
         if self.refused.pop(key, None) is not None:
             self._controller.report_offline()

@@ -184,8 +184,7 @@ class Appends:
         assert partition.role is self._leading, f"{partition.name}: that leadership is over"
         if origin.is_looked_into and partition.log.topic in INTERNAL_TOPICS:
             raise InvalidTopic(
-                f"topic {partition.log.topic} is internal: its coordinators write to it, and"
-                " nobody else does"
+                f"topic {partition.log.topic} is internal: only its coordinators write to it"
             )
         if len(batch) > partition.max_message_bytes:
             raise RecordTooLarge(

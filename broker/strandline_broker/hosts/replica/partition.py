@@ -124,7 +124,7 @@ class Partition:
     @property
     def is_unsure_of_transactions(self) -> bool:
         """True while batches that `producers` lacks may be sound. A check of their segments soon
-        decides that, and the state is loaded again. What certain damage hides, nobody knows.
+        decides that, and the state is loaded again. What certain damage hides stays unknown.
         """
         ranges = self.log.damaged_ranges
         is_certain = len(ranges.entries) > 0 and not ranges.unsure
@@ -171,7 +171,7 @@ class Partition:
             why = (
                 f"{self.log.path} holds leader epoch {latest}, and the controller knows of none"
                 f" above {state.leader_epoch}: move the directory away, and the replica is copied"
-                " anew"
+                " again"
             )
             self.refuse_history(why)
             raise KafkaStorageError(why)

@@ -32,8 +32,7 @@ class DeleteRecordsService:
         partition = replica_of(self._replicas, *key)
         if partition.log.topic in INTERNAL_TOPICS:
             raise InvalidTopic(
-                f"topic {partition.log.topic} is internal: its coordinators delete its records, and"
-                " nobody else does"
+                f"topic {partition.log.topic} is internal: only its coordinators delete its records"
             )
         leading = check_leader(partition, None)
         try:

@@ -43,7 +43,7 @@ class MarkerSender(Protocol):
 
 class NewProducerIds(Protocol):
     def take(self) -> ProducerId | None:
-        """Returns a producer id that nobody has; None: there is none at hand."""
+        """Returns a producer id that no producer has; None: there is none at hand."""
 
     async def have_some(self) -> None:
         """Gets some from the controller, if it can."""

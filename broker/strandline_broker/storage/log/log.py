@@ -113,9 +113,9 @@ class Log:
         if found.log_start > found.log_end:
             report(
                 f"{path}: the log start {found.log_start} lies beyond its end {found.log_end}; the "
-                f"log begins anew there."
+                f"log starts again there."
             )
-            begin_anew(fs, self, found.log_start, is_deletion=True)
+            start_again(fs, self, found.log_start, is_deletion=True)
             self.damaged_ranges.save()
 
     @property
@@ -404,7 +404,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and restart the log at `offset`; durable on return."""
-        begin_anew(self._fs, self, offset)
+        start_again(self._fs, self, offset)
         self.damaged_ranges.save()
 
     def replace_segments(
@@ -629,7 +629,7 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return
     if offset < max(log.log_start_offset, log.segments[0].base_offset):
-        begin_anew(fs, log, offset)
+        start_again(fs, log, offset)
         return
     segments = log.segments
     i = bisect_right(segments, offset, key=_base_of) - 1
@@ -638,14 +638,14 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
         position, end_offset = _place_of(log, i, offset)
         if end_offset < log.log_start_offset:
             # The first batch begins before the log's start, and all of it must be removed.
-            begin_anew(fs, log, log.log_start_offset)
+            start_again(fs, log, log.log_start_offset)
             return
         # Readers still hold the old segment, so a new one describes the part that stays.
         kept = _kept(log, segments[i], position, end_offset)
     except BadBatch as bad:
         if end_offset <= log.log_start_offset:
             # No byte has to stay, so the unreadable part lies below the log's start.
-            begin_anew(fs, log, log.log_start_offset)
+            start_again(fs, log, log.log_start_offset)
             return
         # The part that should stay is unreadable, and nothing was cut. Healing cuts more, once
         # this replica is out of the ISR (I-15).
@@ -734,7 +734,7 @@ def _cut(
     log.leader_epochs.truncate_from_end(end_offset)
 
 
-def begin_anew(fs: FileSystem, log: Log, offset: int, *, is_deletion: bool = False) -> None:
+def start_again(fs: FileSystem, log: Log, offset: int, *, is_deletion: bool = False) -> None:
     """Drop everything and begin an empty log at `offset`.
 
     `is_deletion` means that the log reached `offset` and that everything below was deleted. Its

@@ -36,7 +36,7 @@ def elect(
         bool,
         typer.Option(
             "--unclean",
-            help="Where nobody leads: have the best replica that lives lead, though it may lack"
+            help="Where no replica leads: elect the best replica that lives, though it may lack"
             " acknowledged records; they are lost then, see `strandline leader losses`.",
         ),
     ] = False,

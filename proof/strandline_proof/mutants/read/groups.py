@@ -57,8 +57,8 @@ READ_IN_GROUPS: Final = (
         (
             Edit(
                 "strandline_broker.core.groups.groups",
-                "context.inputs.wall_ms, anew=True)\n",
-                "context.inputs.wall_ms, anew=False)\n",
+                "context.inputs.wall_ms, again=True)\n",
+                "context.inputs.wall_ms, again=False)\n",
             ),
         ),
     ),

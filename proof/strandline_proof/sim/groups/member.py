@@ -100,7 +100,7 @@ class Member(ConsumerRebalanceListener):
                 if not self._passes(error):
                     raise
                 self.trouble = describe(error)
-                self._groups.sometimes[f"member began anew: {type(error).__name__}"] += 1
+                self._groups.sometimes[f"member began again: {type(error).__name__}"] += 1
                 await asyncio.sleep(RETRY_S)
 
     def _passes(self, error: StrandlineError) -> bool:

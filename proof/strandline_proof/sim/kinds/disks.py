@@ -39,7 +39,7 @@ UNSTRUCK: Final = {
     ".lock": "its content is for people",
     "flush-failed": "it is empty",
     "compacted": "it is empty",
-    "<any of these>.deleted": "nobody reads it any more",
+    "<any of these>.deleted": "it is not read any more",
     "<base offset>.txnindex": "no broker of ours writes one",
     "<base>.log.cleaned": "a start removes it",
     "<base>.log.swap": "of the compacted topic alone, where gaps are lawful: what a bit takes there"

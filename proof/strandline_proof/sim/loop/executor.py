@@ -109,7 +109,7 @@ class SimExecutor(concurrent.futures.Executor):
                 result = func(*args)
             except Stopped:
                 raise
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            except BaseException as error:  # noqa: BLE001 - its waiter gets it
                 return partial(_settle, future, future.set_exception, error)
             return partial(_settle, future, future.set_result, result)
 
@@ -126,7 +126,7 @@ class SimExecutor(concurrent.futures.Executor):
                 result = fn(*args, **kwargs)
             except Stopped:
                 raise
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            except BaseException as error:  # noqa: BLE001 - its waiter gets it
                 return partial(future.set_exception, error)
             return partial(future.set_result, result)
 

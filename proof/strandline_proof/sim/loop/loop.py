@@ -324,7 +324,7 @@ class SimLoop:
                     handle.context.run(handle.callback, *handle.args)
                 except Stopped:
                     pass
-                except Exception as error:  # noqa: BLE001 - as in asyncio, the handler hears
+                except Exception as error:  # noqa: BLE001 - as in asyncio, the handler gets it
                     self.call_exception_handler(
                         {"message": "a callback failed", "exception": error}
                     )

@@ -93,7 +93,7 @@ class LastLook:
         begin = self._world.topology.work.first_sequence
         partition = self._world.nodes[name].process.replicas.partitions[key]
         wrapped = [p for p in partition.producers.entries() if p[LAST_SEQUENCE] < begin]
-        self._oracles.sometimes["sequence began anew"] += len(wrapped)
+        self._oracles.sometimes["sequence began again"] += len(wrapped)
 
     def check_epochs(self, failed: Collection[int]) -> None:
         """I-59: a producer continues under another epoch only if its sequences have a hole, because

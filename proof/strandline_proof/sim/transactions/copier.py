@@ -50,7 +50,7 @@ class Copier:
             try:
                 await self._copy()
             except (StrandlineError, OwnFailure) as error:
-                self._ledger.sometimes[f"copier began anew: {type(error).__name__}"] += 1
+                self._ledger.sometimes[f"copier began again: {type(error).__name__}"] += 1
                 await asyncio.sleep(RETRY_S)
 
     async def _copy(self) -> None:

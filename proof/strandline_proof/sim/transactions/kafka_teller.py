@@ -225,5 +225,5 @@ async def run_kafka_teller(world: World, node: Node, runtime: Runtime, stop: asy
                 finally:
                     cluster.close()
         except KafkaFailed as error:
-            world.ledger.sometimes[f"Kafka's teller began anew: {str(error)[:40]}"] += 1
+            world.ledger.sometimes[f"Kafka's teller began again: {str(error)[:40]}"] += 1
             await asyncio.sleep(RETRY_S)

@@ -1,7 +1,7 @@
 """The run's record of its transactions: what their producers have sent, asked and been told.
 
-A value names its transaction by number, so that logs can be judged by it. What a producer has been
-told is written down when it is told; oracles compare that with the logs, then and at the end.
+A value names its transaction by number, so that logs can be judged by it. Each answer to a producer
+is written down when it is given; oracles compare it with the logs, then and at the end.
 """
 
 from __future__ import annotations

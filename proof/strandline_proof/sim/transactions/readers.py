@@ -20,7 +20,7 @@ REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
 POLL_MS: Final = 300
 LIFE_S: Final = (1.0, 6.0)
-"""Time after which a reader begins anew at the first offset."""
+"""Time after which a reader starts again at the first offset."""
 LEVELS: Final[tuple[Literal["read_committed", "read_uncommitted"], ...]] = (
     "read_committed",
     "read_uncommitted",
@@ -48,7 +48,7 @@ class Readers:
             try:
                 await self._life(stop, level)
             except StrandlineError as error:
-                name = f"reader of transactions began anew: {type(error).__name__}"
+                name = f"reader of transactions began again: {type(error).__name__}"
                 self._world.ledger.sometimes[name] += 1
                 await asyncio.sleep(RETRY_S)
 

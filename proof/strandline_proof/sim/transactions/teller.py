@@ -102,7 +102,7 @@ class Teller:
                         await self._transaction(sender)
                         await asyncio.sleep(self._rng.uniform(*REST_S))
             except StrandlineError as error:
-                self._ledger.sometimes[f"teller began anew: {type(error).__name__}"] += 1
+                self._ledger.sometimes[f"teller began again: {type(error).__name__}"] += 1
                 await asyncio.sleep(RETRY_S)
 
     async def _transaction(self, sender: Sender) -> None:

@@ -174,7 +174,7 @@ def test_an_empty_value_of_a_required_key_is_a_missing_one() -> None:
         ("listeners", "sasl_ssl://h:1", "another name, PLAINTEXT for Kafka's protocol or GRPC for"),
         ("listeners", "A://h:1,A://h:2", "listeners names A twice"),
         ("listeners", ",", "expected NAME://HOST:PORT"),
-        ("listeners", "A://0.0.0.0:1", "which nobody can connect to; set advertised.listeners"),
+        ("listeners", "A://0.0.0.0:1", "no client can reach; set advertised.listeners"),
         ("advertised.listeners", "OTHER://h:1", "names OTHER, but listeners has only PLAINTEXT"),
         ("inter.broker.listener.name", "X", "is X, but listeners has only PLAINTEXT, INTERNAL"),
         ("controller.quorum.bootstrap.servers", "localhost", "expected HOST:PORT"),

@@ -361,7 +361,7 @@ def test_a_log_start_beyond_the_end_is_what_a_loss_of_power_may_leave(store: Sto
     (store.path / ".kafka_cleanshutdown").unlink()
     (finding,) = [f for f in wrong(store) if f.invariant == "I-6"]
     assert finding.severity is Severity.SUSPECT
-    assert "begins anew" in finding.what
+    assert "starts again" in finding.what
 
 
 def test_a_creation_that_broke_off_is_no_log(store: Store) -> None:

@@ -27,7 +27,7 @@ from strandline_proto.v1.truncations_pb2 import RefusedTruncation
     [
         ([2], [1], "start broker 2, which holds all that was acknowledged"),
         ([], [1, 2], "waits for broker 1 and 2, in sync last, alive and on the same disk"),
-        ([], [], "nobody is known to be in sync"),
+        ([], [], "no replica is known to be in sync"),
     ],
 )
 def test_a_partition_without_a_leader_names_whom_it_waits_for(
@@ -231,5 +231,7 @@ def test_verbose_adds_nothing_to_a_healthy_cluster() -> None:
 def test_the_command_that_elects_stays_in_the_sentence_about_several() -> None:
     metadata = _three_brokers([], [], [])
     (shared,) = HealthReport((), (), tuple(partition_faults(metadata))).summary
-    assert shared.startswith("3 partitions have no leader (orders:0-1 clicks:0) (nobody is known")
+    assert shared.startswith(
+        "3 partitions have no leader (orders:0-1 clicks:0) (no replica is known"
+    )
     assert "`strandline leader elect --unclean TOPIC:P`" in shared

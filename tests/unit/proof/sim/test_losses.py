@@ -82,7 +82,7 @@ def survived() -> Committed:
     found = ghost()
     for node in ("broker-1", "broker-2"):
         lose_power(found, node)
-    found.begin_anew(2, log(*found.entries[:2]), 2, 2)
+    found.start_again(2, log(*found.entries[:2]), 2, 2)
     return found
 
 
@@ -114,9 +114,9 @@ def test_who_led_before_has_nothing_to_say_any_more() -> None:
 
 def test_a_partition_that_was_given_up_stays_so() -> None:
     found = ghost()
-    assert found.can_begin_anew
+    assert found.can_start_again
     found.give_up("bits have flipped everywhere")
-    assert not found.can_begin_anew
+    assert not found.can_start_again
 
 
 def test_the_one_that_an_administrator_has_left_may_lose_all() -> None:

@@ -287,9 +287,9 @@ class _Topics:
         if not self._recreate_missing:
             raise CannotRestore(
                 f"{where}: no data directory that was given holds it; give those of all brokers, or"
-                " --recreate-missing to begin it anew, empty"
+                " --recreate-missing to start it empty"
             )
-        self._made.lines.append(f"{where}: nobody holds it; it begins anew, EMPTY")
+        self._made.lines.append(f"{where}: no directory holds it; it starts EMPTY")
         if old is not None and (given := [b for b in old.replicas if b in self._directories]):
             return tuple(given)
         others = self._found.get(topic.topic_id, {}).values()

@@ -210,7 +210,7 @@ def changed(
 def _check(p: PartitionRegistration) -> None:
     members = (*p.isr, *p.elr, *p.last_known_elr)
     must(set(members) <= set(p.replicas), (p, "I-22"))
-    must(len(set(members)) == len(members), (p, "I-22: nobody is in two of them"))
+    must(len(set(members)) == len(members), (p, "I-22: no replica is in two of them"))
     must(len(set(p.replicas)) == len(p.replicas) == len(p.directories), p)
     must(p.leader == NO_LEADER or p.leader in p.isr, (p, "I-22"))
     must(set(p.replicas) == {*p.original, *p.target} or p.original == (), (p, "I-85"))

@@ -211,7 +211,7 @@ def _alter_group(
     if not own and len(state.group_configs) >= CONFIGURED_GROUPS_MAX:
         raise PolicyViolation(
             f"{CONFIGURED_GROUPS_MAX} groups have a configuration of their own, as many as may: "
-            "every broker is told of all; delete the keys of groups that are gone"
+            "each broker keeps all of them; delete the keys of groups that are gone"
         )
     after = _altered(own, alterations, {}, check_group_key, check_group_key)
     check_group_configs(after)

@@ -147,7 +147,7 @@ def _update(draft: Draft, beat: ConsumerBeat, context: Context) -> bool:
         return False
     draft.write(ConsumerGroupMemberMetadataKey(draft.group_id, beat.member_id), after)
     inputs = context.inputs
-    resolve(draft, context.matcher, inputs.metadata, inputs.wall_ms, anew=False)
+    resolve(draft, context.matcher, inputs.metadata, inputs.wall_ms, again=False)
     forget_unused_regexes(draft)
     return before is None or (
         subscription_of(before) != subscription_of(after)

@@ -46,15 +46,15 @@ def metadata_hash(names: Iterable[str], metadata: MetadataView) -> int:
 
 
 def resolve(
-    draft: Draft, matcher: Matcher, metadata: MetadataView, wall_ms: int, *, anew: bool
+    draft: Draft, matcher: Matcher, metadata: MetadataView, wall_ms: int, *, again: bool
 ) -> bool:
-    """Find the topics of the members' regular expressions, with `anew` also those of known ones.
+    """Find the topics of the members' regular expressions; with `again` also those of known ones.
     Returns True if the topics of any expression have changed.
     """
     changed = False
     for regex in sorted(draft.subscribed_regexes()):
         known = draft.regexes.get(regex)
-        if known is not None and not anew:
+        if known is not None and not again:
             continue
         topics = matcher.matching(regex, names_to_match(metadata))
         if known is None or known.topics != topics:

@@ -205,7 +205,7 @@ class Question:
         return added
 
     def remove(self, waiting: UnverifiedAppend, size: int) -> None:
-        """Drops a batch; without any, nobody needs the answer."""
+        """Drops a batch; without any, no batch needs the answer."""
         self._verification.room.release(size)
         del self.waiting[waiting]
         if not self.waiting and not self._answer.done():
@@ -274,7 +274,7 @@ class Unverified:
         return question.add(batch)
 
     def end(self, question: Question) -> None:
-        """Ends a question that has its answer, or whose answer nobody needs."""
+        """Ends a question that has its answer, or whose answer no batch needs."""
         self._questions.pop(question.guard, None)
         self.guards.drop(question.guard)
 

@@ -113,7 +113,7 @@ class ControlOracle:
         self.partitions.clear()
         self.brokers.clear()
         self.remembered.on_restored()
-        self.decided.begin_anew()
+        self.decided.start_again()
 
     def _by_the_log(self, key: Key, partition: PartitionRegistration) -> Decided:
         """The partition by the controller's log. I-30: the controller's state agrees with it."""

@@ -127,7 +127,7 @@ class DecidedLog:
         """
         return self._fold.stopping.get(number)
 
-    def begin_anew(self) -> None:
+    def start_again(self) -> None:
         """The store is another one: only its snapshot may have earlier decisions."""
         self._view, self._fold = None, _Fold()
 

@@ -52,7 +52,7 @@ class Overheard:
         talk = self._conversation
         if talk is not None and self._method == "GroupSession" and message.HasField("heartbeat"):
             view = view_of(message.heartbeat)
-            talk.hears(view, push=message.push)
+            talk.receives(view, push=message.push)
             if view.error in VERDICTS:
                 self._all.on_fenced(talk.member_id)
         if self._method == "OffsetFetch":

@@ -108,7 +108,7 @@ class Conversation:
 
     # Answers
 
-    def hears(self, view: View, *, push: int) -> None:
+    def receives(self, view: View, *, push: int) -> None:
         """Records what the member receives, whatever the verdict on it is: a heartbeat sent before
         the last push arrived crosses it.
         """
@@ -174,14 +174,13 @@ class Conversation:
         if end > mark:
             raise Violation(
                 "I-104",
-                f"{self._where}: {who} is told {_words(view)}, and what is written of it ends at"
+                f"{self._where}: {who} gets {_words(view)}, and what is written of it ends at"
                 f" {end}, committed is {mark}",
             )
         if not _is_view(fold, who, view):
             raise Violation(
                 "I-131",
-                f"{self._where}: {who} is told {_words(view)}, and written is"
-                f" {_written(fold, who)}",
+                f"{self._where}: {who} gets {_words(view)}, and written is {_written(fold, who)}",
             )
 
     def _check_since(self, who: Who, view: View, low: int, standing: Standing) -> None:
@@ -189,7 +188,7 @@ class Conversation:
         if not any(_is_view(fold, who, view) for fold in folds):
             raise Violation(
                 "I-131",
-                f"{self._where}: {who} is told {_words(view)}, which was never committed since it"
+                f"{self._where}: {who} gets {_words(view)}, which was never committed since it"
                 f" asked; committed is {_written(standing.committed, who)}",
             )
 
@@ -201,7 +200,7 @@ class Conversation:
                 if current is None or current.epoch == epoch:
                     break
             else:
-                raise Violation("I-104", f"{self._where}: {who} is told that it has left")
+                raise Violation("I-104", f"{self._where}: {who} gets the answer that it has left")
 
     # Verdicts
 
@@ -227,14 +226,14 @@ class Conversation:
             who = self._who
             if who is not None and who.member_id in standing.written.group(who.group_id).members:
                 raise Violation(
-                    "I-135", f"{self._where}: {who} is told error {error}, and is a member"
+                    "I-135", f"{self._where}: {who} gets error {error}, and is a member"
                 )
             return
         allowed = self._allowed(asked, standing)
         if error not in allowed:
             raise Violation(
                 "I-135",
-                f"{self._where}: {asked.beat.who}, which owns {_listed(asked.beat.owned)}, is told"
+                f"{self._where}: {asked.beat.who}, which owns {_listed(asked.beat.owned)}, gets"
                 f" error {error}; written is {_written(standing.written, asked.beat.who)}",
             )
 
@@ -270,7 +269,7 @@ class Conversation:
             if said not in known and not (said[0] == NONE_COMMITTED and None in known):
                 raise Violation(
                     "I-106",
-                    f"{self._where}: group {group_id!r} is told {said} of {place}, committed since"
+                    f"{self._where}: group {group_id!r} gets {said} of {place}, committed since"
                     f" it asked was {known}",
                 )
 
@@ -304,7 +303,7 @@ def _commits(step: Step, group_id: str, place: Place, said: Said) -> bool:
 
 
 def _listed(places: Iterable[Place] | None) -> str:
-    return "nobody knows what" if places is None else str(sorted(places))
+    return "an unknown set" if places is None else str(sorted(places))
 
 
 def _words(view: View) -> str:

@@ -109,7 +109,7 @@ class Positions:
                 pass
 
     def on_over(self, member_id: str) -> None:
-        """The member was removed, or is told so, whenever its application learns of that."""
+        """The member was removed, or an answer says so, whenever its application learns of that."""
         if (who := self._by_member.get(member_id)) is not None:
             for owned in self._lives[who].owned.values():
                 owned.is_over = True

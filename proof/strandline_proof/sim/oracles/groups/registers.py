@@ -163,5 +163,5 @@ def _check_told(
     known = value is None or _said(value) in map(_said, values)
     raise Violation(
         "I-106" if known else "I-143",
-        f"{who} is told {value} of {register}; acknowledged before it asked was {last}",
+        f"{who} gets {value} of {register}; acknowledged before it asked was {last}",
     )

@@ -134,7 +134,7 @@ class Removals:
         raise Violation(
             "I-179",
             f"{self._where}: member {member_id!r} of group {group_id!r} is removed, was heard of"
-            f" {silent_s:.3f} s ago, and nobody has asked for it",
+            f" {silent_s:.3f} s ago, and no member has asked for it",
         )
 
     def check_silence(self, fold: Fold) -> None:

@@ -51,7 +51,7 @@ class Committed:
         self.end = 0
         """trueHW: the greatest high watermark that any leader has had."""
         self.excused: str | None = None
-        """The reason why records may be missing now; over when `begin_anew` knows which survive."""
+        """The reason why records may be missing; over once `start_again` knows the survivors."""
         self.min_insync = min_insync
         """The lowest min.insync.replicas since that many ISR members held all committed records."""
         self._left: int | None = None
@@ -163,7 +163,7 @@ class Committed:
             raise Violation(
                 "I-75",
                 f"{where}: its log begins at {start}; records below {self.asked} were to be"
-                f" deleted, and nobody's log has begun behind {self.begins}",
+                f" deleted, and no log has begun behind {self.begins}",
             )
         kept = view.kept_from(start)
         if kept is None or kept < least:
@@ -271,11 +271,11 @@ class Committed:
             self.end = entry.end
 
     @property
-    def can_begin_anew(self) -> bool:
+    def can_start_again(self) -> bool:
         """True if a log shows which records have survived."""
         return not self.given_up
 
-    def begin_anew(self, epoch: int, view: LogView, mark: int, minimum: int) -> None:
+    def start_again(self, epoch: int, view: LogView, mark: int, minimum: int) -> None:
         """The ISR of the leader of `epoch`, with the minimum in it, holds the log `view` up to
         `mark`: that is what survives. It is committed from here on, and no excuse permits its loss.
         Earlier leaders count no more.

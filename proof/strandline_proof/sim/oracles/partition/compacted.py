@@ -119,7 +119,7 @@ class CompactedCommitted(Committed):
         return self.truth.get(record.offset) == record and self.later(record) is None
 
     @property
-    def can_begin_anew(self) -> bool:
+    def can_start_again(self) -> bool:
         return False
 
     def on_high_watermark(

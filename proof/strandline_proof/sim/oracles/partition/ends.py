@@ -63,6 +63,6 @@ class EndOracle:
             if ghost.permitted is None and not ghost.lost:
                 raise Violation(
                     "I-11",
-                    f"key {index}: a client is told {end} as its end, and {least - 1} had been"
+                    f"key {index}: a client gets {end} as its end, and {least - 1} had been"
                     " acknowledged when it asked; no deposed leader was left",
                 )

@@ -46,7 +46,7 @@ class ExcuseOracle:
         decided = self._control.partitions.get(key)
         if (
             decided is None
-            or not ghost.can_begin_anew
+            or not ghost.can_start_again
             or self._control.is_offsets(key)
             or decided.leader_recovery_state != RECOVERED
             or decided.leader_epoch != leader.leader_epoch
@@ -54,6 +54,8 @@ class ExcuseOracle:
         ):
             return
         if self._held.is_whole(key, leader.partition_epoch, mark, led, known):
-            ghost.begin_anew(leader.leader_epoch, led.view, mark, self._control.min_insync(decided))
+            ghost.start_again(
+                leader.leader_epoch, led.view, mark, self._control.min_insync(decided)
+            )
             self._sometimes["permitted loss over"] += 1
             self.on_over(key)

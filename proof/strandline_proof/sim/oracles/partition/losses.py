@@ -124,7 +124,7 @@ def _check_ranges(
 def _told(reports: list[LossReport]) -> str:
     told = [
         f"epoch {r.leader_epoch}, offsets {r.start} to {r.end}, {r.acknowledged} acknowledged, said"
-        f" by {', '.join(map(str, r.brokers)) or 'nobody'}, from {r.unknown_from} on unknown"
+        f" by {', '.join(map(str, r.brokers)) or 'none'}, from {r.unknown_from} on unknown"
         for r in reports
     ]
     return "; ".join(told) or "no report"

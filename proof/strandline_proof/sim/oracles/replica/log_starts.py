@@ -61,7 +61,7 @@ class LogStartOracle:
         if opened or start <= view.end:
             return False
         # All its records lie before its leader's log (I-45).
-        self._sometimes["log begun anew at its leader's start"] += 1
+        self._sometimes["log begun again at its leader's start"] += 1
         view.begin_at(start)
         return True
 

@@ -402,7 +402,9 @@ class ReplicaOracle:
             if last is None or ghost.excused is not None or key not in self._control.partitions:
                 continue
             if not any(r.view.holds(last) for (_, k), r in self._replicas.items() if k == key):
-                raise Violation("I-17", f"{ghost.name}: nobody holds committed offset {last.base}")
+                raise Violation(
+                    "I-17", f"{ghost.name}: no replica holds committed offset {last.base}"
+                )
 
     def known(self, node: Node, key: Key) -> LogView | None:
         """The log of a partition in the process that runs on `node`."""

@@ -468,7 +468,7 @@ async def test_cold_bytes_that_are_damaged_are_refused_in_an_answer(
 async def test_a_position_that_a_later_role_has_dropped_is_not_called_out_of_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I-106 (P-13): the leadership ended, and its log began anew, before the disk had a turn."""
+    """I-106 (P-13): the leadership ended, and its log began again, before the disk had a turn."""
     read_cold = ReplicaManager.read_cold
     async with led(tmp_path) as at:
 

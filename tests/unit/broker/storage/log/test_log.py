@@ -316,7 +316,7 @@ def test_each_truncation_counts(store: Store) -> None:
     assert store.log.state.truncations == 2
 
 
-def test_a_log_can_begin_anew_above_and_below(store: Store) -> None:
+def test_a_log_can_start_again_above_and_below(store: Store) -> None:
     fill(store, 20)
     store.flush()
     store.checkpoint(20)

@@ -392,7 +392,7 @@ def cut(p: ProducerLog) -> None:
     p.store.flush()
 
 
-def begin_anew(p: ProducerLog) -> None:
+def start_again(p: ProducerLog) -> None:
     p.log.producers = None
     p.log.truncate_fully_and_start_at(10)
     p.load()
@@ -417,7 +417,7 @@ def drop_old_segments(p: ProducerLog) -> None:
 @pytest.mark.parametrize(
     ("act", "kept"),
     [
-        *((act, DURABLE) for act in (roll, flush, cut, begin_anew, stop, drop_old_segments)),
+        *((act, DURABLE) for act in (roll, flush, cut, start_again, stop, drop_old_segments)),
         *((act, WRITTEN) for act in (flush, cut)),
     ],
 )

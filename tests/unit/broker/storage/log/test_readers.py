@@ -65,7 +65,7 @@ def test_reads_are_whole_whatever_appends_rolls_and_cuts_do_meanwhile(tmp_path: 
 def test_a_reader_that_meets_a_log_start_without_its_segments_is_out_of_range(
     tmp_path: Path,
 ) -> None:
-    """A log that is begun anew further down lowers its start just before its segments go."""
+    """A log that is begun again further down lowers its start just before its segments go."""
     store = Store(tmp_path / "data", SMALL)
     store.log.truncate_fully_and_start_at(50)
     store.append(b"a", b"b")

@@ -471,7 +471,7 @@ def test_a_log_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) ->
     written_by_another(tmp_path / "data/log-start-offset-checkpoint", "0\n1\nt 0 70\n")
     log = store.start()
     assert (log.log_start_offset, log.log_end_offset) == (70, 70)
-    assert "begins anew" in store.reports[0]
+    assert "starts again" in store.reports[0]
 
 
 def cut_below_its_start(path: Path) -> Store:

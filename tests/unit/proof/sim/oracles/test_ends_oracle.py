@@ -43,7 +43,7 @@ class Scene:
 
 
 def test_an_end_below_an_acknowledgement() -> None:
-    with pytest.raises(Violation, match="I-11: key 0: a client is told 9 as its end, and 9 had"):
+    with pytest.raises(Violation, match="I-11: key 0: a client gets 9 as its end, and 9 had"):
         Scene(4).oracle.on_told(1, {0: 9})
 
 

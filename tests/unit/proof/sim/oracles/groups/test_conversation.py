@@ -29,7 +29,7 @@ M1_GONE = (*removed("m1"), group_epoch(3), target("m2", 0, 1), target_epoch(3))
 
 def push(call: Conversation, number: int, view: View, log: ScriptedLog, of: int = 0) -> None:
     """The stream says this, in its push of that number."""
-    call.hears(view, push=number)
+    call.receives(view, push=number)
     call.tells(of, view, log.standing(), at_once=True)
 
 

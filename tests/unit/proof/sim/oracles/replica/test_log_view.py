@@ -1,4 +1,4 @@
-"""What a log holds that was begun anew within a batch, where a log start lay there (I-75), or that
+"""What a log holds that was begun again within a batch, where a log start lay there (I-75), or that
 goes on in a new segment behind damage (I-7).
 """
 
