@@ -75,6 +75,8 @@ CONSUMING: Final = (
                 "        self.phase = Phase.FETCHING\n        self.fetch_epoch = -1\n",
             ),
         ),
+        history="tests/unit/client/_core/test_position.py"
+        "::test_a_position_with_an_epoch_is_validated_first",
     ),
     Mutant(
         "epoch-of-the-batch-behind",
@@ -199,10 +201,12 @@ CONSUMING: Final = (
         (
             Edit(
                 _FETCHER,
-                "        position.retry_at_ms = self._now_ms() + wait_ms\n",
-                "        position.retry_at_ms = self._now_ms() + wait_ms * 10_000\n",
+                "loop.call_later(wait_ms / 1000, self._try_again, position)\n",
+                "loop.call_later(wait_ms * 10, self._try_again, position)\n",
             ),
         ),
+        history="tests/unit/client/_consumer/test_fetcher.py"
+        "::test_what_failed_is_asked_for_again_though_its_timer_is_early",
     ),
     Mutant(
         "unreachable-leader-is-given-up",

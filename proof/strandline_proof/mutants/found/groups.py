@@ -260,6 +260,8 @@ FOUND_IN_GROUPS: Final = (
                 "    if told and beat.member_epoch > max(told):\n",
             ),
         ),
+        history="tests/unit/broker/core/groups/test_lost_and_late.py"
+        "::test_who_was_told_of_no_newer_epoch_is_not_fenced_for_its_own",
     ),
     Mutant(
         "taken-back-before-it-was-told",

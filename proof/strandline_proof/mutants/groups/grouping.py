@@ -74,6 +74,8 @@ GROUPING: Final = (
                 "",
             ),
         ),
+        history="tests/golden/test_group_histories_of_members.py"
+        "::test_13_lost_answer_previous_epoch",
     ),
     Mutant(
         "holder-removed-whoever-it-is",
@@ -161,6 +163,7 @@ GROUPING: Final = (
                 "    draft.write(ConsumerGroupMemberMetadataKey(group_id, member_id), metadata)\n",
             ),
         ),
+        history="tests/golden/test_group_histories_of_members.py::test_16_static_bounce",
     ),
     Mutant(
         "old-static-id-commits",

@@ -257,6 +257,8 @@ FOLLOWING: Final = (
                 "        if envelope.broker_epoch != broker_epoch and broker_epoch < 0:\n",
             ),
         ),
+        history="tests/unit/broker/core/test_metadata_cache.py"
+        "::test_a_push_to_another_incarnation_of_this_broker_is_refused",
     ),
     Mutant(
         "older-metadata-accepted",

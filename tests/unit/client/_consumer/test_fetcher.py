@@ -202,8 +202,9 @@ async def test_what_failed_is_asked_for_again_though_its_timer_is_early() -> Non
     woken = asyncio.Event()
     fetcher._streams[1] = cast("Any", SimpleNamespace(wake=woken.set))
     assert fetcher.wanted(1) == ({}, False)
-    await woken.wait()
-    assert position.key in fetcher.wanted(1)[0], "nobody would ask for it any more"
+    await asyncio.wait([asyncio.create_task(woken.wait())], timeout=60)
+    assert woken.is_set(), "the stream is not woken"
+    assert position.key in fetcher.wanted(1)[0], "it is not asked for again"
 
 
 async def test_what_is_not_heard_while_a_new_leader_is_asked_voids_nothing() -> None:
