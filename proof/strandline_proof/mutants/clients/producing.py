@@ -50,6 +50,8 @@ PRODUCING: Final = (
             },
             kinds=("kill",),
         ),
+        history="tests/unit/client/_core/test_partition_queue.py"
+        "::test_the_hole_of_two_batches_begins_at_the_first_across_the_wrap_of_sequences",
     ),
     Mutant(
         "open-batch-lost-on-a-retry",

@@ -244,3 +244,19 @@ def test_several_refusals_of_one_round_count_as_one_failure_and_success_forgets_
     queue.on_answer(batches[0], 2, DONE, now_ms=500, chance=0)
     assert backoff.failures == 0
     assert queue.obstacle is None
+
+
+def test_the_hole_of_two_batches_begins_at_the_first_across_the_wrap_of_sequences() -> None:
+    """P-42: the batch behind the hole takes the number that the broker expects."""
+    queue = make()
+    queue._next_sequence = 0x7FFFFFFF
+    before, after = add(queue), add(queue)
+    last = add(queue, 500)
+    for batch in (before, after, last):
+        assert take(queue, 500) is batch
+    assert (before.base_sequence, after.base_sequence, last.base_sequence) == (0x7FFFFFFF, 0, 1)
+    refuse(queue, before, errors.NotEnoughReplicas.code)
+    for batch in (after, last):
+        refuse(queue, batch, errors.OutOfOrderSequenceNumber.code)
+    assert [batch for batch, _ in queue.on_expiry(1000)] == [before, after]
+    assert sequence(take(queue, 1400)) == (0, 0x7FFFFFFF)
