@@ -185,9 +185,12 @@ def with_topic(
 
 
 async def ask(call: Call, request: push_pb2.LeaderAndIsrRequest) -> push_pb2.LeaderAndIsrResponse:
-    async with asyncio.timeout(WAIT_S):
-        await call.write(request)
-        answer = await call.read()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await call.write(request)
+            answer = await call.read()
+    except TimeoutError:
+        raise AssertionError(f"the push has no answer after {WAIT_S} s") from None
     assert isinstance(answer, push_pb2.LeaderAndIsrResponse), answer
     return answer
 

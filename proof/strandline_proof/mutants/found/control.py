@@ -207,6 +207,8 @@ FOUND_IN_CONTROL: Final = (
             ),
         ),
         Needs(corpus="answer-held-up-by-its-record"),
+        history="tests/unit/broker/rpc/cluster/test_push_late.py"
+        "::test_what_is_not_applied_is_told_though_no_disk_records_the_push",
     ),
     Mutant(
         "refused-offsets-topic-ends-the-controller",

@@ -55,6 +55,8 @@ FOUND_IN_GROUPS: Final = (
             ),
         ),
         Needs(corpus="told-by-a-coordinator-that-is-cut-off"),
+        history="tests/unit/broker/hosts/coordination/test_shard_host.py"
+        "::test_who_cannot_prove_that_it_leads_says_no_offset",
     ),
     Mutant(
         "proved-by-an-earlier-write",
@@ -79,6 +81,8 @@ FOUND_IN_GROUPS: Final = (
         " another may lead",
         (Edit(_READS, "        if is_sure():\n", "        if is_sure() or partition.log:\n"),),
         Needs(corpus="out-of-range-of-a-deposed-leader"),
+        history="tests/unit/broker/hosts/replica/test_reads.py"
+        "::test_who_may_have_been_deposed_calls_no_position_out_of_range",
     ),
     Mutant(
         "repetition-is-news",

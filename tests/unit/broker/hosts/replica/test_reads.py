@@ -10,7 +10,7 @@ import pytest
 from strandline_broker.core.replication.isolation import Isolation
 from strandline_broker.hosts.common.fetch_messages import Position
 from strandline_broker.hosts.replica.reads import read_for_consumer
-from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange
+from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange, WireError
 from support.replica_nodes import decide, run_node, state
 
 if TYPE_CHECKING:
@@ -29,5 +29,6 @@ async def test_who_may_have_been_deposed_calls_no_position_out_of_range(
         await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), node)
         with pytest.raises(OffsetOutOfRange):
             read(node.partition, position, is_sure=lambda: True)
-        with pytest.raises(NotLeaderOrFollower, match="another broker may lead by now"):
+        with pytest.raises(WireError, match="another broker may lead by now") as raised:
             read(node.partition, position, is_sure=lambda: False)
+        assert isinstance(raised.value, NotLeaderOrFollower)
