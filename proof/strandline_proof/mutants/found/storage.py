@@ -404,5 +404,7 @@ FOUND_IN_STORAGE: Final = (
         "a clean stop removes the note of a failed flush though a log did not open",
         (Edit(_DIRECTORY, " and self.partition_dirs.are_among(self._logs):\n", ":\n"),),
         Needs(corpus="stopped-with-a-log-that-did-not-open"),
+        history="tests/unit/broker/storage/log/test_recovery_rewrite.py"
+        "::test_a_shutdown_flushes_nothing_of_what_did_not_open",
     ),
 )

@@ -154,13 +154,14 @@ COORDINATING: Final = (
                 "                batch,\n",
                 "            leading = check_leader(partition, self.machine.epoch)\n"
                 "            if len(records) > 1:\n"
+                "                from dataclasses import replace\n"
                 "                leading.appends.append(\n"
-                "                    self._batch_of(records[:1]),\n"
+                "                    self._batch_of(replace(decision, records=records[:1])),\n"
                 "                    acks=1,\n"
                 "                    on_done=_nobody_waits,\n"
                 "                    origin=AppendOrigin.COORDINATOR,\n"
                 "                )\n"
-                "                batch = self._batch_of(records[1:])\n"
+                "                batch = self._batch_of(replace(decision, records=records[1:]))\n"
                 "            leading.appends.append(\n"
                 "                batch,\n",
             ),

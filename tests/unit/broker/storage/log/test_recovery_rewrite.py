@@ -148,4 +148,6 @@ def test_a_shutdown_flushes_nothing_of_what_did_not_open(disk: SimDisk, known: b
 
     store_on(disk, small=False, found=True).stop()
     disk.lose_power(survival=0.0)
-    assert store_on(disk, small=False, found=True).values() == RECORDS
+    again = store_on(disk, small=False, found=True)
+    assert not again.log.damaged_ranges.entries
+    assert again.values() == RECORDS
