@@ -323,6 +323,31 @@ def test_ten_thousand_partitions_of_a_group_are_paged(
     assert browser.complaints() == []
 
 
+def test_no_key_is_lost_that_comes_before_the_page_has_moved(
+    browser: Browser, console: ScriptedConsole
+) -> None:
+    """Each key comes once the page is drawn for the one before, and before it has acted on that."""
+    for second in range(1, 61):
+        console.change(T0 + 1000 * second)
+    browser.open(f"{console.address}/#/timeline?at={T0 + 20_000}")
+    browser.wait_text('[data-testid="selection"]', "last minute")
+    browser.type("body", "[")
+    browser.wait(f"location.hash.includes('from={T0 + 20_000}&to={T0 + 60_000}')")
+    browser.js(
+        """
+        const slider = document.querySelector('[role="slider"]');
+        return (async () => {
+          for (let press = 0; press < 10; press++) {
+            const key = { key: "ArrowRight", bubbles: true };
+            slider.dispatchEvent(new KeyboardEvent("keydown", key));
+            for (let turn = 0; turn < 10; turn++) await null;
+          }
+        })();
+        """
+    )
+    browser.wait(f"location.hash.includes('at={T0 + 30_000}')")
+
+
 def test_a_selection_is_made_with_the_keyboard(browser: Browser, console: ScriptedConsole) -> None:
     for second in range(1, 61):
         console.change(T0 + 1000 * second)

@@ -59,8 +59,9 @@ export function App({ store }: { store: Store }) {
     return () => removeEventListener("hashchange", follow);
   }, []);
   useEffect(() => {
-    if (store.meta === null && route.at !== null) return;
-    if (route.at !== store.at && !store.playing) store.go(route.at);
+    const { at } = parseRoute(location.hash); // a key may have moved the page since it was drawn
+    if (store.meta === null && at !== null) return;
+    if (at !== store.at && !store.playing) store.go(at);
   }, [store, route.at, store.meta === null, store.newest === 0]);
   useEffect(() => {
     document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
